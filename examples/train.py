@@ -1,0 +1,37 @@
+"""Train the small GPT as `configs/train.yaml` says; PerfWatch is one entry of its `callbacks` group.
+
+    python examples/train.py
+    python examples/train.py experiment=slow_dataloader trainer.max_steps=60
+
+Everything a run writes goes to `outputs/<date>/<time>/` below the directory it was started from.
+"""
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer, seed_everything
+from lightning.pytorch.loggers import TensorBoardLogger
+from omegaconf import DictConfig
+
+
+@hydra.main(version_base="1.3", config_path="../configs", config_name="train")
+def main(config: DictConfig) -> None:
+    """Build the model, the data and the Trainer from the config, and fit."""
+    seed_everything(config.seed, workers=True)
+    output_dir = HydraConfig.get().runtime.output_dir
+    model: LightningModule = instantiate(config.model)
+    data: LightningDataModule = instantiate(config.data)
+    trainer: Trainer = instantiate(
+        config.trainer,
+        callbacks=list(instantiate(config.callbacks).values()),
+        # No name and no version: Hydra's directory already is one run's own.
+        logger=TensorBoardLogger(output_dir, name="", version=""),
+        default_root_dir=output_dir,
+    )
+    trainer.fit(model, datamodule=data)
+    losses = ", ".join(f"{name} {value.item():.3f}" for name, value in trainer.callback_metrics.items())
+    print(f"{trainer.global_step} steps: {losses}. Logs and checkpoints: {output_dir}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""The callback: turns the Trainer's hooks into calls on the watch of a fit, and guards the training from it.
+
+Owns the one boundary behind which PerfWatch's own failures stay. Computes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lightning.pytorch.callbacks import Callback
+
+from lightning_perfwatch.config import PerfWatchConfig
+from lightning_perfwatch.live.place import Place, find_place
+from lightning_perfwatch.live.ranks import RankPart, gather
+from lightning_perfwatch.live.schedule import Schedule
+from lightning_perfwatch.live.trace_options import TraceOptions
+from lightning_perfwatch.report import Report
+from lightning_perfwatch.rules import Rule
+from lightning_perfwatch.session import Session
+
+log = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+Hook = TypeVar("Hook", bound=Callable[..., None])
+
+
+def _guarded(hook: Hook) -> Hook:
+    """Keep what goes wrong in PerfWatch out of the training: say it once and switch PerfWatch off."""
+
+    @functools.wraps(hook)
+    def guarded(self: PerfWatch, *args: Any, **kwargs: Any) -> None:
+        try:
+            hook(self, *args, **kwargs)
+        except Exception:  # noqa: BLE001 - the one boundary: training goes on, whatever failed here
+            self._switch_off()
+
+    return guarded  # type: ignore[return-value]
+
+
+class PerfWatch(Callback):
+    """Measures a fit and says what makes it slow; add it to ``Trainer(callbacks=[PerfWatch()])``.
+
+    It measures throughput and the phases of every step, records a few steps with torch.profiler, and at the end
+    prints one report, which also lies in the run directory as ``report.json`` and ``report.html``. It never changes
+    or ends a training run: what fails in it is warned about once and costs that part of the report.
+
+    Args:
+        schedule: which steps are profiled.
+        tokens: how to count the tokens of a batch: None finds them by shape, a string is the key of the token ids,
+            a callable gets the batch and returns a whole number (it must not read values from the device).
+        ranks: which processes record traces: ``"rank0"``, ``"all"`` or a list of ranks. All count throughput.
+        dir: the run directory; None is ``perfwatch`` below the logger's directory, or below ``default_root_dir``.
+        rules: None for all rules, rules or their ids for those only, or a mapping from rule id to thresholds.
+        ignore: ids of rules that stay silent.
+        quiet: print nothing; the report is still written.
+        trace: what a trace records and how large it may become.
+
+    Raises:
+        ValueError: an argument can't be used; the message names it, the value and the remedy.
+
+    After a fit, ``report`` is its :class:`~lightning_perfwatch.Report`; before, it is None.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule | None = None,
+        tokens: str | Callable[[Any], int] | None = None,
+        ranks: str | Sequence[int] = "rank0",
+        dir: str | PathLike[str] | None = None,
+        rules: Sequence[Rule | str] | Mapping[str, Mapping[str, float]] | None = None,
+        ignore: Iterable[str] = (),
+        quiet: bool = False,
+        trace: TraceOptions | None = None,
+    ) -> None:
+        self.config = PerfWatchConfig(schedule, tokens, ranks, dir, rules, ignore, quiet, trace)  # type: ignore[arg-type]
+        self.report: Report | None = None
+        self._session: Session | None = None
+
+    @classmethod
+    def from_config(cls, source: str | PathLike[str] | Mapping[str, Any] | DictConfig) -> PerfWatch:
+        """The callback with the settings of a YAML file, a dict or a ``DictConfig``.
+
+        Raises:
+            ValueError: as :meth:`PerfWatchConfig.read`.
+        """
+        config = PerfWatchConfig.read(source)
+        return cls(**{name: getattr(config, name) for name in config.__dataclass_fields__})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Settings and report travel to other processes and into copies; a running session does not."""
+        return {**self.__dict__, "_session": None}
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Begin to watch; the choice of the run directory is a collective call and so stands outside the guard."""
+        if trainer.fast_dev_run:
+            log.info("PerfWatch is off: a fast_dev_run is too short to be measured.")
+            return
+        place = find_place(trainer, self.config.dir)
+        self._begin(trainer, pl_module, place)
+
+    @_guarded
+    def _begin(self, trainer: Any, pl_module: Any, place: Place) -> None:
+        self.report = None
+        self._session = Session(trainer, pl_module, self, self.config, place)
+
+    @_guarded
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """A training step begins."""
+        if self._session is not None:
+            self._session.step_started()
+
+    @_guarded
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """A training step is over."""
+        if self._session is not None:
+            self._session.step_ended(batch)
+
+    @_guarded
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        """Validation begins; during the sanity check there is no session yet."""
+        if self._session is not None:
+            self._session.validation_begins()
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Training is over; what the ranks exchange is a collective call and so stands outside the guard."""
+        if trainer.fast_dev_run:
+            return
+        self._stop()
+        part = RankPart() if self._session is None else self._session.part
+        self._set_parts(gather(part, trainer.world_size))
+
+    @_guarded
+    def _stop(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+
+    @_guarded
+    def _set_parts(self, parts: list[RankPart]) -> None:
+        if self._session is not None:
+            self._session.parts = parts
+
+    @_guarded
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """Everything is over: report."""
+        self._conclude(None)
+
+    @_guarded
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """The fit broke off, and no other hook will be called: keep what was measured and report soon."""
+        if self._session is not None:
+            self._session.stop(f"the run ended with {type(exception).__name__}")
+            self._conclude(_PATIENCE_AFTER_EXCEPTION_S)
+
+    @_guarded
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Nothing may outlive the fit, whatever hooks were left out."""
+        if self._session is not None and stage == "fit":
+            self._session.stop()
+            self._session = None
+
+    def _conclude(self, longest_s: float | None) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            self.report = session.conclude(longest_s)
+
+    def _switch_off(self) -> None:
+        log.exception("PerfWatch failed and is off from here on; the training is not affected. Please report this.")
+        session, self._session = self._session, None
+        if session is not None:
+            session.abandon()
+
+
+_PATIENCE_AFTER_EXCEPTION_S = 15.0

@@ -1,0 +1,79 @@
+"""What a rule says: a finding as plain data.
+
+Owns severity, place and finding. Knows nothing of where evidence comes from or how a finding is shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Severity(str, Enum):
+    """How much a finding matters; the text form is what stands in ``report.json``."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        """Order of severity: 0 for info, 1 for warning, 2 for critical."""
+        return tuple(Severity).index(self)
+
+
+@dataclass(frozen=True)
+class Where:
+    """The place a finding speaks of; every part is None when it is not known.
+
+    ``steps`` counts training batches since the fit began, from 0.
+    """
+
+    file: str | None = None
+    line: int | None = None
+    op: str | None = None
+    module: str | None = None
+    steps: tuple[int, ...] | None = None
+    rank: int | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.file and self.line else self.file
+        return " · ".join(part for part in (place, self.module, self.op) if part)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One bottleneck: what it is, what it costs, where it is and what to change.
+
+    Args:
+        rule: id of the rule that speaks, such as ``"dataloader-starvation"``.
+        severity: info, warning or critical.
+        share: part of the step time (0..1) that would disappear with the cause; None when it is not measured.
+        summary: one plain sentence with numbers and units.
+        advice: one imperative sentence with the concrete value to set.
+        where: the place in the user's code, as far as it is known.
+        evidence: the raw numbers behind the sentence; JSON-safe, units as suffixes.
+
+    Raises:
+        ValueError: ``share`` is outside 0..1.
+    """
+
+    rule: str
+    severity: Severity
+    share: float | None
+    summary: str
+    advice: str
+    where: Where = field(default_factory=Where)
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.share is not None and not 0.0 <= self.share <= 1.0:
+            raise ValueError(f"Finding.share must lie in 0..1 or be None, got {self.share!r} from {self.rule}.")
+
+    @property
+    def gain(self) -> float | None:
+        """Speed-up to expect at most, ``1 / (1 - share)`` (Amdahl's law); None when the share is unknown or 1."""
+        if self.share is None or self.share >= 1.0:
+            return None
+        return 1.0 / (1.0 - self.share)

@@ -1,0 +1,109 @@
+"""Has the run directory analysed in a child process of low priority, without torch, while training goes on.
+
+Owns the child: it is started, looked after and ended here. A child that fails costs its result and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from lightning_perfwatch.report import Report
+from lightning_perfwatch.run_directory import RunDirectory
+
+_PACKAGE_PARENT = str(Path(__file__).parents[2])
+_LEAST_WAIT_S = 30.0
+_WAIT_S_PER_MB = 0.5  # reading and compressing a trace took 0.05 s per MB on two shared cores; ten times as much
+
+
+def longest_wait_s(trace_mb: float) -> float:
+    """How long a child may take for traces of this size before it is given up, in seconds."""
+    return _LEAST_WAIT_S + _WAIT_S_PER_MB * trace_mb
+
+
+class AnalysisError(RuntimeError):
+    """The child did not deliver; the message says why in one clause."""
+
+
+class Analysis:
+    """One ``perfwatch analyze RUN_DIR`` in a child process.
+
+    Raises:
+        AnalysisError: the child can't be started.
+    """
+
+    def __init__(self, directory: RunDirectory, arguments: Sequence[str] = ()) -> None:
+        self._directory = directory
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
+        if not sys.executable:
+            raise AnalysisError("this interpreter has no executable to start")
+        command = [
+            sys.executable,
+            "-m",
+            "lightning_perfwatch",
+            "analyze",
+            str(directory.path),
+            "--background",
+        ]
+        try:
+            self._process = subprocess.Popen(
+                [*command, "--format", "json", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                cwd=directory.path,
+                env=_environment(),
+                start_new_session=True,  # a Ctrl-C in the terminal is for the training
+            )
+        except OSError as error:
+            raise AnalysisError(f"no process could be started: {error}") from error
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the child is still at work; never waits."""
+        return self._process.poll() is None
+
+    def result(self, longest_s: float) -> Report:
+        """The report, waiting at most this long for it; then the child is ended.
+
+        Raises:
+            AnalysisError: the child crashed, was killed, took too long or left no readable report.
+        """
+        try:
+            status = self._process.wait(timeout=longest_s)
+        except subprocess.TimeoutExpired:
+            self.end()
+            raise AnalysisError(f"it was not done after {longest_s:.0f} s and was ended") from None
+        if status != 0:
+            raise AnalysisError(f"it ended with status {status}{self._last_words()}")
+        try:
+            return self._directory.read_report()
+        except (OSError, ValueError) as error:
+            raise AnalysisError(f"its report can't be read: {error}") from error
+
+    def end(self) -> None:
+        """End the child if it still runs."""
+        if self.is_running:
+            self._process.kill()
+            self._process.wait()
+
+    def _last_words(self) -> str:
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return f" ({lines[-1][:300]})" if lines else ""
+
+
+def _environment() -> dict[str, str]:
+    """The child imports this very package, nothing from its working directory, and needs no thread pool."""
+    paths = [_PACKAGE_PARENT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONSAFEPATH": "1",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }

@@ -1,0 +1,307 @@
+"""The only owner of torch.profiler: records a window of training steps into a trace file.
+
+Owns the profiler's life from the start of a window to its end; outside of windows none exists. Knows no schedule and
+reads no trace.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import mmap
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity
+from torch.profiler.profiler import _KinetoProfile  # torch documents it as the low-level profiler
+
+from lightning_perfwatch.evidence import Window
+from lightning_perfwatch.live.trace_options import TraceOptions
+
+log = logging.getLogger(__name__)
+
+STEP_PREFIX = "ProfilerStep#"
+ABORTED_PREFIX = "AbortedStep #"  # of the same length: it is written over the other in the finished file
+_SILENT = "99"  # Kineto's levels end at 5; 3 is louder than the default, anything above the last is silent
+_FAILURES = (
+    OSError,
+    RuntimeError,
+    ValueError,
+)  # what torch raises when a trace can't be started, stopped or written
+
+
+class CaptureError(RuntimeError):
+    """Recording failed; the message says why in one clause."""
+
+
+class Capture:
+    """Records one window: ``begin_trial`` and ``end_trial`` for a warmup step, then ``start``, steps, ``stop``.
+
+    Args:
+        directory: where the trace is written; it exists.
+        worker: first part of the file's name, such as ``rank0``.
+        device_types: types of the devices to record besides the CPU.
+        options: what is recorded, and how large a trace may become.
+        rank: rank of this process.
+        world_size: number of processes of the run.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        worker: str,
+        device_types: Iterable[str],
+        options: TraceOptions,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        self._directory = directory
+        self._worker = worker
+        self._device_types = frozenset(device_types)
+        self._options = options
+        self._rank = rank
+        self._world_size = world_size
+        self._profiler: Any = None
+        self._thread = 0
+        self._annotation: Any = None
+        self._planned = range(0)
+        self._num_done = 0
+        self._mb_per_step: float | None = None
+        self.is_recording = False
+
+    @property
+    def is_on(self) -> bool:
+        """Whether a profiler of this capture runs."""
+        return self._profiler is not None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all steps of the window are recorded, or as many as the trace has room for."""
+        return self._num_done >= len(self._planned)
+
+    def begin_trial(self) -> None:
+        """Record a warmup step for nothing: it pays for the profiler's start and shows how large a step's trace is.
+
+        Raises:
+            CaptureError: the profiler can't be started.
+        """
+        self._begin()
+
+    def end_trial(self, num_steps: int) -> None:
+        """Throw the trial away and learn from it; ``num_steps`` went by.
+
+        Raises:
+            CaptureError: the profiler can't be stopped.
+        """
+        profiler = self._end()
+        self._mb_per_step = _exported_mb(profiler) / max(1, num_steps)
+
+    def start(self, planned: range) -> str | None:
+        """Record the steps ``planned``, or as many as ``max_trace_mb`` has room for: then the reason is returned.
+
+        Raises:
+            CaptureError: the profiler can't be started.
+        """
+        reason = None
+        most_mb = self._options.max_trace_mb
+        if self._mb_per_step is not None and self._mb_per_step * len(planned) > most_mb:
+            room = max(1, int(most_mb / self._mb_per_step))
+            if room < len(planned):
+                reason = (
+                    f"the window closes after {room} of {len(planned)} steps: one step takes "
+                    f"{self._mb_per_step:.1f} MB of trace and max_trace_mb is {most_mb:g}"
+                )
+                planned = planned[:room]
+        self._begin()
+        self._profiler.add_metadata_json("perfwatch", _json({"first_step": planned.start, "steps": len(planned)}))
+        if self._world_size == 1:  # torch adds it under torch.distributed; other tools refuse traces without it
+            info = {"backend": None, "rank": self._rank, "world_size": 1}
+            self._profiler.add_metadata_json("distributedInfo", _json(info))
+        self._planned = planned
+        self._num_done = 0
+        self.is_recording = True
+        return reason
+
+    def fits(self, num_steps: float) -> bool:
+        """Whether this much more, in steps, has room in the trace beside the planned steps."""
+        if self._mb_per_step is None:
+            return True
+        return self._mb_per_step * (len(self._planned) + num_steps) <= self._options.max_trace_mb
+
+    def begin_step(self) -> None:
+        """A training step begins; does nothing if it has begun already."""
+        if self.is_recording and self._annotation is None and not self.is_full:
+            step = self._planned[self._num_done]
+            self._annotation = torch.profiler.record_function(f"{STEP_PREFIX}{step}")
+            self._annotation.__enter__()
+
+    def end_step(self) -> None:
+        """The running training step is complete."""
+        if self._annotation is not None:
+            self._annotation.__exit__(None, None, None)
+            self._annotation = None
+            self._num_done += 1
+
+    def stop(self, planned: range, reason: str | None = None) -> Window:
+        """End the window, write its trace and say what came of it. Never raises; a failure becomes the reason.
+
+        A step that is still running is not complete: it stays in the trace as ``AbortedStep #N``.
+        """
+        if not self.is_recording:
+            self.discard()
+            return Window(planned.start, 0, len(planned), partial=True, reason=reason)
+        num_steps, first_step = self._num_done, self._planned.start
+        aborted = None if self._annotation is None else self._planned[self._num_done]
+        self._annotation = None
+        window = Window(
+            first_step,
+            num_steps,
+            len(planned),
+            partial=num_steps < len(planned),
+            reason=reason,
+            rank=self._rank,
+        )
+        start_s = time.perf_counter()
+        try:
+            profiler = self._end()
+        except CaptureError as error:
+            return _failed(window, str(error))
+        stop_s = time.perf_counter() - start_s
+        if num_steps == 0:
+            return _failed(window, reason or "the run ended before a step was recorded")
+        path = self._directory / f"{self._worker}.{time.time_ns()}.pt.trace.json"
+        try:
+            _export(profiler, path)
+            if aborted is not None:
+                _rename_step(path, aborted)
+        except _FAILURES as error:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+            return _failed(window, f"the trace could not be written: {error}")
+        return Window(
+            first_step=first_step,
+            num_steps=num_steps,
+            planned_steps=len(planned),
+            trace=path.name,
+            partial=window.partial,
+            reason=reason,
+            stop_s=stop_s,
+            export_s=time.perf_counter() - start_s - stop_s,
+            size_mb=path.stat().st_size / 1e6,
+            rank=self._rank,
+        )
+
+    def discard(self) -> None:
+        """Stop whatever runs and keep nothing; safe to call at any time."""
+        self._annotation = None
+        if self._profiler is not None:
+            with suppress(CaptureError):
+                self._end()
+
+    def _begin(self) -> None:
+        os.environ.setdefault("KINETO_LOG_LEVEL", _SILENT)
+        activities = [ProfilerActivity.CPU]
+        for kind, activity in (("cuda", ProfilerActivity.CUDA), ("xpu", ProfilerActivity.XPU)):
+            if kind in self._device_types:
+                activities.append(activity)
+        try:
+            if torch._C._autograd._profiler_enabled():
+                raise CaptureError("another profiler runs on this thread")
+            profiler = _KinetoProfile(
+                activities=activities,
+                record_shapes=self._options.record_shapes,
+                profile_memory=self._options.profile_memory,
+                with_stack=self._options.with_stack,
+            )
+            profiler.prepare_trace()
+            profiler.start_trace()
+        except _FAILURES as error:
+            raise CaptureError(f"the profiler could not be started: {error}") from error
+        self._profiler = profiler
+        self._thread = threading.get_ident()
+
+    def _end(self) -> Any:
+        """The stopped profiler, which is this capture's no longer."""
+        profiler, self._profiler, self.is_recording = self._profiler, None, False
+        if threading.get_ident() != self._thread:
+            self._profiler = profiler
+            raise CaptureError("it can only be stopped on the thread that started it")
+        try:
+            profiler.stop_trace()
+        except _FAILURES as error:
+            raise CaptureError(f"the profiler could not be stopped: {error}") from error
+        return profiler
+
+
+def another_profiler(trainer: Any, own: object) -> str | None:
+    """Who else profiles, in words; None if nobody does.
+
+    Two profilers at once lose one's data, end the training with an error or crash the process, so this is asked
+    before the first window begins.
+    """
+    if any(kind.__name__ == "PyTorchProfiler" for kind in type(trainer.profiler).__mro__):
+        return "the Trainer's PyTorchProfiler"
+    for callback in trainer.callbacks:
+        if callback is own:
+            break
+        if type(callback) is type(own):
+            return "another PerfWatch"
+    for callback in trainer.callbacks:
+        if callback is not own and any(isinstance(value, _KinetoProfile) for value in vars(callback).values()):
+            return f"the callback {type(callback).__name__}"
+    return profiler_on_thread()
+
+
+def profiler_on_thread() -> str | None:
+    """Says that a torch profiler runs on this thread; None if none does."""
+    return "a torch.profiler that is running already" if torch._C._autograd._profiler_enabled() else None
+
+
+def _failed(window: Window, reason: str) -> Window:
+    return Window(
+        window.first_step,
+        window.num_steps,
+        window.planned_steps,
+        partial=True,
+        reason=reason,
+        rank=window.rank,
+    )
+
+
+def _export(profiler: Any, path: Path) -> None:
+    profiler.export_chrome_trace(str(path))
+    if not path.is_file() or path.stat().st_size == 0:  # Kineto only complains on stderr
+        raise OSError(f"no file appeared at {path}")
+
+
+def _exported_mb(profiler: Any) -> float:
+    """Size of the plain trace: the one way to count its events that does not build Python objects for each."""
+    with tempfile.TemporaryDirectory(prefix="perfwatch-") as directory:
+        path = Path(directory) / "trial.json"
+        try:
+            _export(profiler, path)
+        except _FAILURES as error:
+            log.debug("PerfWatch could not estimate the size of its trace: %s", error)
+            return 0.0
+        return path.stat().st_size / 1e6
+
+
+def _rename_step(path: Path, step: int) -> None:
+    """Take the name of a step from one that was not completed, in place."""
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
+        position = content.find(f'"{STEP_PREFIX}{step}"'.encode())
+        while position >= 0:
+            content[position + 1 : position + 1 + len(STEP_PREFIX)] = ABORTED_PREFIX.encode()
+            position = content.find(f'"{STEP_PREFIX}{step}"'.encode(), position + 1)
+
+
+def _json(value: object) -> str:
+    """Kineto writes metadata as it is given, so it has to be strict JSON."""
+    return json.dumps(value, allow_nan=False)

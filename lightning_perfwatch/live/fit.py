@@ -1,0 +1,261 @@
+"""One fit under watch: wires timer, windows, throughput and run directory to the Trainer's hooks.
+
+Owns the order of things in a fit. Decides nothing about bottlenecks and shows nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightning_perfwatch.evidence import PHASES, Counted, Evidence, Overhead, RankSummary, Window
+from lightning_perfwatch.live.batch import BatchCounter
+from lightning_perfwatch.live.capture import Capture, another_profiler
+from lightning_perfwatch.live.clock import Device, DeviceMarks
+from lightning_perfwatch.live.loading import describe_loader, find_loader
+from lightning_perfwatch.live.metrics import MetricRow, RowSums
+from lightning_perfwatch.live.phases import PhaseTimer
+from lightning_perfwatch.live.ranks import RankPart
+from lightning_perfwatch.live.run_info import describe_run
+from lightning_perfwatch.live.schedule import Action, Schedule
+from lightning_perfwatch.live.steps import Kind, StepLog, epoch_starts
+from lightning_perfwatch.live.throughput import Throughput
+from lightning_perfwatch.live.trace_options import TraceOptions
+from lightning_perfwatch.live.windows import Windows
+from lightning_perfwatch.report import Rates
+
+log = logging.getLogger(__name__)
+
+
+class FitWatch:
+    """Watches one fit, from ``on_train_start`` to its end.
+
+    Args:
+        trainer: the Trainer; its profiler is replaced by a listener until :meth:`stop`.
+        module: the LightningModule.
+        own: the callback, so that its cost and its doubles are known.
+        schedule: which steps are audited and profiled.
+        tokens: how tokens are counted, see :class:`~lightning_perfwatch.live.batch.BatchCounter`.
+        directory: where traces are written; None if this process records none.
+        options: what a trace records.
+    """
+
+    def __init__(
+        self,
+        trainer: Any,
+        module: Any,
+        own: Any,
+        *,
+        schedule: Schedule,
+        tokens: str | Callable[[Any], int] | None,
+        directory: Path | None,
+        options: TraceOptions,
+    ) -> None:
+        self._trainer = trainer
+        self._module = module
+        self._schedule = schedule
+        self._notes: list[str] = []
+        self._device = Device(trainer.strategy.root_device)
+        make_event = self._device.event_maker()
+        marks = None if make_event is None else DeviceMarks(make_event)
+        self._timer = PhaseTimer(trainer.profiler, own.state_key, _checkpoint_keys(trainer.callbacks), marks)
+        self._steps = StepLog(on_device=marks is not None)
+        self._counter = BatchCounter(tokens)
+        self._throughput = Throughput()
+        self._row = RowSums(trainer.world_size)
+        self._step = 0
+        self._epochs_seen = 0
+        self._first_global_step = self._global_step = self._logged_at = trainer.global_step
+        self._loader = find_loader(trainer.train_dataloader)
+        self._windows = Windows(
+            schedule,
+            self._timer,
+            self._loader,
+            self._new_capture(directory, options, own),
+            trial_steps=int(trainer.accumulate_grad_batches),
+        )
+        self._unknown_said = tokens is not None
+        trainer.profiler = self._timer
+
+    def _new_capture(self, directory: Path | None, options: TraceOptions, own: Any) -> Capture | None:
+        trainer = self._trainer
+        if directory is None:
+            return None
+        other = another_profiler(trainer, own)
+        if other is not None:
+            note = f"tracing is off: {other} records this run, and two profilers at once lose each other's data"
+            log.warning("PerfWatch: %s.", note)
+            self._notes.append(note)
+            return None
+        return Capture(
+            directory=directory,
+            worker=f"rank{trainer.global_rank}",
+            device_types=[self._device.type],
+            options=options,
+            rank=trainer.global_rank,
+            world_size=trainer.world_size,
+        )
+
+    def note(self, text: str) -> None:
+        """Something about the measurement that the report should say."""
+        self._notes.append(text)
+
+    def step_started(self) -> None:
+        """``on_train_batch_start``."""
+        self._windows.step_started()
+
+    def step_ended(self, batch: Any) -> StepResult:
+        """``on_train_batch_end``: the step is over, the next one begins after this call."""
+        parts = self._timer.end_step()
+        kind = self._kind()
+        row = self._steps.add(parts, kind)
+        if self._timer.device is not None:
+            self._timer.device.close_step(row, _CALLBACKS)
+            for measured, seconds in self._timer.device.read():
+                self._steps.set_device(measured, seconds)
+        step_ns = sum(parts.phases_ns)
+        samples, tokens = self._counter.count(batch)
+        if tokens is None and not self._unknown_said:
+            self._say_unknown(batch)
+        self._throughput.add(step_ns / 1e9, samples, tokens, clean=self._is_clean(self._step))
+        self._row.add(parts.phases_ns, samples, tokens)
+        window = self._windows.step_ended(self._step, is_last=False)
+        self._step += 1
+        global_step = self._trainer.global_step
+        stepped, self._global_step = global_step != self._global_step, global_step
+        every = self._trainer.log_every_n_steps
+        due = stepped and every > 0 and global_step - self._logged_at >= every
+        if due or self._is_clean(self._step) != self._is_clean(self._step - 1):
+            self._close_interval()
+        return StepResult(window, self._take_row(global_step) if due else None)
+
+    def validation_begins(self) -> None:
+        """``on_validation_start``."""
+        batches = self._trainer.num_val_batches
+        self._windows.validation_begins(sum(batches) if isinstance(batches, Sequence) else float(batches))
+
+    def stop(self, reason: str | None = None) -> Window | None:
+        """Training is over or broken off: give the Trainer its profiler back and end what runs; idempotent."""
+        self._timer.remove_from(self._trainer)
+        window = self._windows.finish(reason)
+        self._steps.add_outside(self._timer.end_step())
+        self._close_interval()
+        if self._timer.device is not None:
+            for measured, seconds in self._timer.device.read():
+                self._steps.set_device(measured, seconds)
+        return window
+
+    def part(self) -> RankPart:
+        """What this process contributes to the report of all ranks."""
+        rates = Rates.of(self._counted())
+        steps = self._steps.step_times()
+        summary = RankSummary(
+            rank=self._trainer.global_rank,
+            host=socket.gethostname(),
+            tokens_per_s=rates.tokens_per_s,
+            samples_per_s=rates.samples_per_s,
+            step_time_s=None if steps is None else steps.mean_step_s,
+            data_wait_share=None if steps is None else steps.share("data_wait"),
+        )
+        return RankPart(summary, tuple(self._windows.done))
+
+    def evidence(self, parts: Sequence[RankPart] = ()) -> Evidence:
+        """All that is known now; ``parts`` are those of all ranks, once they are gathered."""
+        own_s, num_steps = self._steps.own_hooks(self._timer.own_slots)
+        wall_s = self._steps.wall_s()
+        notes = self._notes + self._windows.notes
+        others = [window for part in parts for window in part.windows if window.rank != self._trainer.global_rank]
+        return Evidence(
+            run=describe_run(self._trainer, self._module, self._device),
+            steps=self._steps.step_times(),
+            hooks=self._steps.hook_times(self._timer.meanings, self._timer.own_slots),
+            loader=describe_loader(self._loader),
+            load_probe=self._windows.load_probe,
+            syncs=self._windows.syncs,
+            epoch_starts=epoch_starts(self._timer.epoch_starts_ns),
+            counted=self._counted(),
+            windows=(*self._windows.done, *others),
+            overhead=Overhead(hooks_s=own_s, num_steps=num_steps, capture_s=wall_s["capture"]),
+            ranks=tuple(part.summary for part in parts if part.summary is not None) if len(parts) > 1 else (),
+            wall_s=wall_s,
+            notes=tuple(notes),
+            missing=self._missing(),
+        )
+
+    def _missing(self) -> dict[str, str]:
+        schedule = self._schedule
+        missing = {
+            "syncs": f"the run ended after {self._step} steps, before a step was audited",
+            "steps": f"{self._step} training steps are too few to judge a steady step",
+        }
+        if not self._windows.done:
+            first = schedule.window(schedule.skip_first + schedule.wait).start
+            reason = next(iter(self._notes + self._windows.notes), None)
+            missing["trace"] = reason or (
+                f"the window never ran: it begins with step {first} and the run ended after {self._step} steps"
+            )
+        return missing
+
+    def _counted(self) -> Counted:
+        return self._throughput.counted(
+            num_optimizer_steps=self._global_step - self._first_global_step,
+            num_synchronizations=self._device.num_synchronizations,
+        )
+
+    def _kind(self) -> Kind:
+        """How well the step that has just ended stands for the run."""
+        epochs = len(self._timer.epoch_starts_ns)
+        begins_epoch, self._epochs_seen = epochs != self._epochs_seen, epochs
+        if self._step > 0 and self._schedule.action(self._step) is not Action.IDLE:
+            return Kind.DISTURBED
+        if begins_epoch or self._step == 0:
+            return Kind.EPOCH_START
+        return Kind.EARLY if self._step < self._schedule.skip_first else Kind.STEADY
+
+    def _is_clean(self, step: int) -> bool:
+        """Whether the throughput of this step is the run's own."""
+        schedule = self._schedule
+        return step > 0 and step >= schedule.skip_first and schedule.action(step) is Action.IDLE
+
+    def _close_interval(self) -> None:
+        """Wait for the device at the edge of an interval, so that the interval holds all of its steps' work."""
+        with self._timer.edge:
+            wait_s = self._device.synchronize()
+        self._throughput.add_wait(wait_s)
+        self._throughput.close()
+
+    def _take_row(self, global_step: int) -> MetricRow:
+        self._logged_at = global_step
+        return self._row.take(self._trainer.fit_loop.epoch_loop._batches_that_stepped)
+
+    def _say_unknown(self, batch: Any) -> None:
+        self._unknown_said = True
+        log.info(
+            "PerfWatch can't tell the tokens of a batch of type %s; name their key or a function: "
+            "PerfWatch(tokens='input_ids').",
+            type(batch).__name__,
+        )
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a finished step brought: a window that closed with it, a row of metrics that is due."""
+
+    window: Window | None = None
+    row: MetricRow | None = None
+
+
+_CALLBACKS = PHASES.index("callbacks")
+
+
+def _checkpoint_keys(callbacks: Sequence[Any]) -> list[str]:
+    """State keys of the callbacks that write checkpoints, in either of Lightning's namespaces."""
+    return [
+        callback.state_key
+        for callback in callbacks
+        if any(kind.__name__ == "Checkpoint" for kind in type(callback).__mro__)
+    ]

@@ -1,0 +1,133 @@
+"""What is known of the training data loader: its settings, and where one batch's loading time goes.
+
+Owns the look into a ``DataLoader``. Never loads a batch of its own: that would change the run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from time import perf_counter_ns
+from types import CodeType, FrameType
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
+
+from lightning_perfwatch.evidence import LoaderInfo, LoadProbe
+
+
+def find_loader(loaders: Any) -> Any:
+    """The first ``DataLoader`` in a loader, a ``CombinedLoader`` or any nest of them; else the first thing in it."""
+    leaves = list(_leaves(loaders))
+    return next((leaf for leaf in leaves if isinstance(leaf, DataLoader)), leaves[0] if leaves else None)
+
+
+def _leaves(loaders: Any) -> Iterable[Any]:
+    flattened = getattr(loaders, "flattened", None)
+    if isinstance(flattened, list):
+        loaders = flattened
+    if isinstance(loaders, Mapping):
+        loaders = list(loaders.values())
+    if isinstance(loaders, (list, tuple)):
+        for loader in loaders:
+            yield from _leaves(loader)
+    elif loaders is not None:
+        yield loaders
+
+
+def describe_loader(loader: Any) -> LoaderInfo | None:
+    """The settings of ``loader``; only its kind if it is no ``DataLoader``, None if there is none."""
+    if loader is None:
+        return None
+    if not isinstance(loader, DataLoader):
+        return LoaderInfo(kind=type(loader).__name__)
+    return LoaderInfo(
+        kind=type(loader).__name__,
+        num_workers=loader.num_workers,
+        batch_size=loader.batch_size,
+        persistent_workers=loader.persistent_workers,
+        pin_memory=loader.pin_memory,
+        prefetch_factor=loader.prefetch_factor,
+        dataset=type(loader.dataset).__name__,
+        collate=getattr(loader.collate_fn, "__qualname__", type(loader.collate_fn).__name__),
+        sized=not isinstance(loader.dataset, IterableDataset),
+    )
+
+
+class LoadWatch:
+    """Splits the loading of one batch in this process into fetching samples and collating them.
+
+    Works on a ``DataLoader`` without workers, through the interpreter's profile hook and only while one batch is
+    fetched; does nothing if that hook is taken or the batch is loaded elsewhere.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self._watchable = isinstance(loader, DataLoader) and loader.num_workers == 0
+        self._loader = loader
+        self._collate = _code_of(getattr(loader, "collate_fn", None))
+        self._fetches: list[CodeType] = [
+            _MapDatasetFetcher.fetch.__code__,
+            _IterableDatasetFetcher.fetch.__code__,
+        ]
+        self._depth = 0
+        self._fetch_since_ns = 0
+        self._collate_since_ns = 0
+        self._fetch_ns = 0
+        self._collate_ns = 0
+        self._hooked = False
+
+    def begin(self) -> None:
+        """The loop asks for a batch."""
+        if self._watchable and sys.getprofile() is None:
+            self._fetch_ns = self._collate_ns = self._depth = 0
+            self._hooked = True
+            sys.setprofile(self._on_event)
+
+    def end(self) -> None:
+        """The loop has its batch; safe to call at any time."""
+        if self._hooked:
+            sys.setprofile(None)
+            self._hooked = False
+
+    def probe(self) -> LoadProbe | None:
+        """What the last watched batch took; None if none was seen."""
+        if self._fetch_ns == 0 or self._collate is None:
+            return None
+        dataset = self._loader.dataset
+        get = getattr(type(dataset), "__getitems__", None) or getattr(type(dataset), "__getitem__", None)
+        dataset_code = _code_of(get or getattr(type(dataset), "__iter__", None))
+        return LoadProbe(
+            fetch_s=max(0, self._fetch_ns - self._collate_ns) / 1e9,
+            collate_s=self._collate_ns / 1e9,
+            dataset_file=None if dataset_code is None else dataset_code.co_filename,
+            dataset_line=None if dataset_code is None else dataset_code.co_firstlineno,
+            collate_file=self._collate.co_filename,
+            collate_line=self._collate.co_firstlineno,
+        )
+
+    def _on_event(self, frame: FrameType, event: str, arg: object) -> None:
+        code = frame.f_code
+        if code is self._collate:
+            if event == "call":
+                self._depth += 1
+                if self._depth == 1:
+                    self._collate_since_ns = perf_counter_ns()
+            elif event == "return":
+                self._depth -= 1
+                if self._depth == 0:
+                    self._collate_ns += perf_counter_ns() - self._collate_since_ns
+        elif code in self._fetches:
+            if event == "call":
+                self._fetch_since_ns = perf_counter_ns()
+            elif event == "return":
+                self._fetch_ns += perf_counter_ns() - self._fetch_since_ns
+
+
+def _code_of(function: Any) -> CodeType | None:
+    if function is None:
+        return None
+    inner = getattr(function, "func", function)  # functools.partial
+    inner = getattr(inner, "__func__", inner)  # a bound method
+    code = getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
+    return code if isinstance(code, CodeType) else None

@@ -1,0 +1,163 @@
+"""Carries out the schedule: audits, trials and windows, one step at a time.
+
+Owns what happens between two steps and the one warning when tracing has to be switched off. Knows no rule.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from lightning_perfwatch.evidence import LoadProbe, SyncSites, Window
+from lightning_perfwatch.live.capture import Capture, CaptureError, profiler_on_thread
+from lightning_perfwatch.live.loading import LoadWatch
+from lightning_perfwatch.live.phases import PhaseTimer
+from lightning_perfwatch.live.schedule import Action, Schedule
+from lightning_perfwatch.live.syncs import SyncAudit
+
+log = logging.getLogger(__name__)
+
+
+class Windows:
+    """The audits and windows of one fit.
+
+    Args:
+        schedule: when to do what.
+        timer: is told to watch fetches, and keeps the profiler's own time out of the steps.
+        loader: the training data loader, for the audit.
+        capture: records; None where this process is not to record.
+        trial_steps: how many warmup steps the trial takes, so that it holds an optimizer step.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        timer: PhaseTimer,
+        loader: Any,
+        capture: Capture | None,
+        trial_steps: int = 1,
+    ) -> None:
+        self._schedule = schedule
+        self._timer = timer
+        self._capture = capture
+        self._trial_steps = min(trial_steps, schedule.warmup)
+        self._audit = SyncAudit()
+        self._load_watch = LoadWatch(loader)
+        self._auditing = False
+        self._closing: str | None = None
+        self._planned = range(0)
+        self.done: list[Window] = []
+        self.notes: list[str] = []
+        self.before_step(0)
+
+    @property
+    def syncs(self) -> SyncSites | None:
+        """What the audited steps showed."""
+        return self._audit.sites()
+
+    @property
+    def load_probe(self) -> LoadProbe | None:
+        """Where an audited batch's loading time went."""
+        return self._load_watch.probe()
+
+    # Called by the timer
+
+    def fetch_begins(self) -> None:
+        """A training step begins with the request for its batch."""
+        if self._auditing:
+            self._load_watch.begin()
+        elif self._capture is not None:
+            self._capture.begin_step()
+
+    def fetch_ends(self) -> None:
+        """The batch is there."""
+        if self._auditing:
+            self._load_watch.end()
+
+    # Called by the run
+
+    def step_started(self) -> None:
+        """The Trainer's hook before a step; the loader may not have been asked, since the step does so itself."""
+        if self._auditing:
+            self._audit.begin_step()
+        elif self._capture is not None:
+            self._capture.begin_step()
+
+    def step_ended(self, step: int, *, is_last: bool) -> Window | None:
+        """The step number ``step`` is complete; the window that closes with it, if one does."""
+        if self._auditing:
+            self._audit.end_step()
+        closed = None
+        if self._capture is not None and self._capture.is_recording:
+            self._capture.end_step()
+            if self._capture.is_full:
+                closed = self._close(self._closing)
+        if not is_last:
+            self.before_step(step + 1)
+        return closed
+
+    def before_step(self, step: int) -> None:
+        """Get ready for the step number ``step``."""
+        action = self._schedule.action(step)
+        self._auditing = action is Action.AUDIT
+        if self._capture is not None and action in (Action.WARMUP, Action.ACTIVE):
+            try:
+                with self._timer.capture:
+                    self._prepare(self._capture, step, self._schedule.window(step))
+            except CaptureError as error:
+                self.switch_off(f"tracing is off: {error}")
+        busy = self._auditing or (self._capture is not None and self._capture.is_recording)
+        self._timer.fetch_observer = self if busy else None
+
+    def _prepare(self, capture: Capture, step: int, window: range) -> None:
+        if step == window.start - self._trial_steps:
+            other = profiler_on_thread()
+            if other is not None:
+                raise CaptureError(f"{other} would lose its data")
+            capture.begin_trial()
+        elif step == window.start:
+            capture.end_trial(self._trial_steps)
+            self._planned = window
+            self._closing = capture.start(window)
+            if self._closing is not None:
+                self._note(self._closing)
+
+    def validation_begins(self, num_batches: float) -> None:
+        """Validation inside a window is recorded outside of its steps; a window without room for it is closed."""
+        capture = self._capture
+        if capture is not None and capture.is_recording and not capture.fits(num_batches / 2):
+            reason = f"the window closes early: {num_batches:g} batches of validation have no room in max_trace_mb"
+            self._note(reason)
+            self._close(reason)
+
+    def finish(self, reason: str | None = None) -> Window | None:
+        """The training is over, whatever its state: end everything; the partial window, if one was open."""
+        self._timer.fetch_observer = None
+        self._audit.end_step()
+        self._load_watch.end()
+        if self._capture is None or not self._capture.is_on:
+            return None
+        if not self._capture.is_recording:
+            self._capture.discard()
+            return None
+        return self._close(reason or "the run ended inside the window")
+
+    def switch_off(self, reason: str) -> None:
+        """Record no more, for this reason."""
+        self._note(reason)
+        if self._capture is not None:
+            self._capture.discard()
+        self._capture = None
+
+    def _close(self, reason: str | None) -> Window:
+        assert self._capture is not None
+        with self._timer.capture:
+            window = self._capture.stop(self._planned, reason)
+        self.done.append(window)
+        if window.trace is None and window.reason is not None:
+            self.switch_off(f"tracing is off: {window.reason}")
+        return window
+
+    def _note(self, text: str) -> None:
+        self.notes.append(text)
+        log.warning("PerfWatch: %s.", text)

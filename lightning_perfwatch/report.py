@@ -1,0 +1,225 @@
+"""The report: everything a reporter may know, with its JSON form ``report.json``.
+
+Owns the report's schema and how evidence and a diagnosis become figures. Never decides what is a bottleneck
+and knows nothing of how a report is shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from lightning_perfwatch.diagnosis import Diagnosis
+from lightning_perfwatch.evidence import (
+    PHASES,
+    Counted,
+    EpochStart,
+    Evidence,
+    Interval,
+    Overhead,
+    RankSummary,
+    RunInfo,
+    StepTimes,
+    SyncSite,
+    Window,
+)
+from lightning_perfwatch.finding import Finding
+from lightning_perfwatch.trace import DeviceBreakdown, OpTotal, breakdown, top_ops
+
+SCHEMA_VERSION = 1
+NUM_TOP_OPS = 10
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Spread of the steady step's duration in seconds."""
+
+    p50: float
+    p95: float
+    mean: float
+    num_steps: int
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Rates over the time spent on training, summed over all ranks; None where they can't be told.
+
+    ``tokens_per_s_rank`` is this rank's own part of ``tokens_per_s``.
+    """
+
+    tokens_per_s: float | None = None
+    samples_per_s: float | None = None
+    steps_per_s: float | None = None
+    step_time_s: StepTime | None = None
+    mfu: float | None = None
+    tokens_per_s_rank: float | None = None
+    samples_per_s_rank: float | None = None
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Rates of one process over its judged intervals; None where they can't be told."""
+
+    tokens_per_s: float | None
+    samples_per_s: float | None
+    steps_per_s: float | None
+
+    @classmethod
+    def of(cls, counted: Counted) -> Rates:
+        """Amounts over time spent on training, from the clean intervals where there are any."""
+        intervals = _judged(counted.intervals)
+        return cls(
+            tokens_per_s=_rate([i.tokens for i in intervals], intervals),
+            samples_per_s=_rate([i.samples for i in intervals], intervals),
+            steps_per_s=_rate([i.num_steps for i in intervals], intervals),
+        )
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One part of the step: its share of the step (0..1) and mean seconds per step."""
+
+    share: float
+    s_per_step: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished analysis; see :func:`to_json` for its stored form."""
+
+    run: RunInfo | None = None
+    throughput: Throughput = field(default_factory=Throughput)
+    phases: dict[str, Phase] = field(default_factory=dict)
+    windows: tuple[Window, ...] = ()
+    top_ops: tuple[OpTotal, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    skipped: dict[str, str] = field(default_factory=dict)
+    overhead: Overhead | None = None
+    ranks: tuple[RankSummary, ...] = ()
+    wall_s: dict[str, float] | None = None
+    syncs: tuple[SyncSite, ...] = ()
+    epoch_starts: tuple[EpochStart, ...] = ()
+    counted: Counted | None = None
+    notes: tuple[str, ...] = ()
+    window_s: float | None = None
+    devices: tuple[DeviceBreakdown, ...] = ()
+    directory: str | None = None
+
+    @classmethod
+    def of(cls, evidence: Evidence, diagnosis: Diagnosis, directory: str | None = None) -> Report:
+        """The report of this evidence and what the rules said of it; ``directory`` is where its files lie."""
+        trace = evidence.trace
+        parts = None if trace is None else breakdown(trace)
+        return cls(
+            run=evidence.run,
+            throughput=_throughput(evidence),
+            phases=_phases(evidence.steps),
+            windows=evidence.windows,
+            top_ops=() if trace is None else tuple(top_ops(trace, n=NUM_TOP_OPS)),
+            findings=diagnosis.findings,
+            skipped=diagnosis.skipped,
+            overhead=evidence.overhead,
+            ranks=evidence.ranks,
+            wall_s=evidence.wall_s,
+            syncs=() if evidence.syncs is None else evidence.syncs.sites,
+            epoch_starts=evidence.epoch_starts or (),
+            counted=evidence.counted,
+            notes=evidence.notes + (() if trace is None else trace.left_out),
+            window_s=None if parts is None else parts.window_s,
+            devices=() if parts is None else parts.devices,
+            directory=directory,
+        )
+
+
+def to_json(report: Report) -> str:
+    """``report.json``: the report's fields under their own names, with ``schema_version`` first.
+
+    A finding carries its ``gain`` beside its ``share``. Numbers that were not measured are null.
+    """
+    document = msgspec.to_builtins(report, enc_hook=_plain)
+    for stored, finding in zip(document["findings"], report.findings, strict=True):
+        stored["gain"] = finding.gain
+    encoded = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **_encodable(document)})
+    return msgspec.json.format(encoded).decode() + "\n"
+
+
+def from_json(text: bytes | str) -> Report:
+    """The report stored in ``text``.
+
+    Raises:
+        ValueError: the text is no PerfWatch report, or one of another schema version.
+    """
+    try:
+        document = msgspec.json.decode(text)
+        version = document.pop("schema_version", None) if isinstance(document, dict) else None
+        if version != SCHEMA_VERSION:
+            raise ValueError(f"it has schema version {version!r} and {SCHEMA_VERSION} is needed")
+        return msgspec.convert(document, Report)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ValueError(f"This is no PerfWatch report: {error}.") from error
+
+
+def _plain(value: Any) -> Any:
+    """A numpy number in a finding's evidence as Python's own."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a report can't hold {type(value).__name__}")
+
+
+def _encodable(value: Any) -> Any:
+    """``value`` with a ``?`` for the lone surrogates by which Python spells a path that is no UTF-8."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _phases(steps: StepTimes | None) -> dict[str, Phase]:
+    if steps is None or steps.num_steps == 0:
+        return {}
+    return {name: Phase(share=steps.share(name), s_per_step=steps.phase_s(name)) for name in PHASES}
+
+
+def _throughput(evidence: Evidence) -> Throughput:
+    step_time = _step_time(evidence.steps)
+    if evidence.counted is None:
+        return Throughput(step_time_s=step_time)
+    own = Rates.of(evidence.counted)
+    return Throughput(
+        tokens_per_s=_sum_over_ranks([r.tokens_per_s for r in evidence.ranks], own.tokens_per_s),
+        samples_per_s=_sum_over_ranks([r.samples_per_s for r in evidence.ranks], own.samples_per_s),
+        steps_per_s=own.steps_per_s,
+        step_time_s=step_time,
+        tokens_per_s_rank=own.tokens_per_s,
+        samples_per_s_rank=own.samples_per_s,
+    )
+
+
+def _judged(intervals: tuple[Interval, ...]) -> list[Interval]:
+    """Clean intervals; if a short run has none, all but the first, and at last the first too."""
+    return [i for i in intervals if i.clean] or list(intervals[1:]) or list(intervals)
+
+
+def _rate(amounts: list[int] | list[int | None], intervals: list[Interval]) -> float | None:
+    duration_s = sum(interval.duration_s for interval in intervals)
+    if duration_s <= 0 or any(amount is None for amount in amounts):
+        return None
+    return sum(amount for amount in amounts if amount is not None) / duration_s
+
+
+def _sum_over_ranks(rates: list[float | None], own: float | None) -> float | None:
+    if not rates:
+        return own
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if len(known) == len(rates) else None
+
+
+def _step_time(steps: StepTimes | None) -> StepTime | None:
+    if steps is None or steps.num_steps == 0:
+        return None
+    p50, p95 = np.percentile(steps.step_s, [50, 95])
+    return StepTime(p50=float(p50), p95=float(p95), mean=steps.mean_step_s, num_steps=steps.num_steps)

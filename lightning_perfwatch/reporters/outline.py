@@ -1,0 +1,271 @@
+"""The outline: what a report says, in words and in order, before it is laid out.
+
+Owns the choice and the wording of the contents, so that terminal, Markdown and page can't disagree. Knows no
+rule by name and nothing of layout. Every text in an outline is one clean line.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lightning_perfwatch.evidence import RankSummary, RunInfo, Window
+from lightning_perfwatch.finding import Finding
+from lightning_perfwatch.report import Report
+from lightning_perfwatch.reporters.wording import (
+    NOT_MEASURED,
+    amount,
+    clean,
+    duration,
+    durations,
+    label,
+    large,
+    percent,
+)
+from lightning_perfwatch.run_directory import RunDirectory
+from lightning_perfwatch.trace import DeviceBreakdown
+
+NOTHING_FOUND = "No bottleneck found."
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A name and what is known of it."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a whole; ``share`` is 0..1 and for drawing only."""
+
+    name: str
+    duration: str
+    percent: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Card:
+    """A finding in words; ``place`` is None when it is not known."""
+
+    rule: str
+    severity: str
+    cost: str
+    summary: str
+    advice: str
+    place: str | None
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The contents of a report; an empty part has nothing to say and is left out.
+
+    ``step`` are the parts of the mean step, ``step_total`` is the step. ``skipped`` has the rules by reason.
+    """
+
+    headline: str
+    speed: tuple[Fact, ...]
+    step: tuple[Part, ...]
+    step_total: Part | None
+    outside: str | None
+    devices: tuple[Fact, ...]
+    operations: tuple[Part, ...]
+    findings: tuple[Card, ...]
+    verdict: str | None
+    skipped: tuple[tuple[str, tuple[str, ...]], ...]
+    ranks: tuple[Fact, ...]
+    overhead: str | None
+    notes: tuple[str, ...]
+    files: tuple[Fact, ...]
+
+
+def outline(report: Report) -> Outline:
+    """What ``report`` says, in words."""
+    step_s = sum(phase.s_per_step for phase in report.phases.values())
+    in_words = durations([phase.s_per_step for phase in report.phases.values()], step_s)
+    parts = [
+        Part(label(name), words, percent(phase.share), phase.share)
+        for (name, phase), words in zip(report.phases.items(), in_words, strict=True)
+    ]
+    return Outline(
+        headline=_headline(report),
+        speed=tuple(_speed(report)),
+        step=tuple(parts),
+        step_total=Part("step", durations([step_s], step_s)[0], percent(1.0), 1.0) if parts else None,
+        outside=_outside(report.wall_s),
+        devices=tuple(_device(device) for device in report.devices),
+        operations=tuple(
+            Part(clean(op.name), duration(op.self_s), percent(op.share), op.share) for op in report.top_ops
+        ),
+        findings=tuple(_card(finding, len(report.ranks) > 1) for finding in report.findings),
+        verdict=_verdict(report),
+        skipped=_skipped(report.skipped),
+        ranks=tuple(_rank(rank) for rank in report.ranks) if len(report.ranks) > 1 else (),
+        overhead=_overhead(report),
+        notes=tuple(clean(note) for note in report.notes if clean(note)),
+        files=tuple(_files(report)),
+    )
+
+
+def _headline(report: Report) -> str:
+    step_time = report.throughput.step_time_s
+    measured = f"{step_time.num_steps} steps measured" if step_time else None
+    if report.run is None:
+        return ", ".join(part for part in ("a trace alone, the run is not known", measured) if part)
+    parts = [*_run(report.run), measured or "no steady step measured"]
+    return clean(", ".join(parts))
+
+
+def _run(run: RunInfo) -> Iterable[str]:
+    size = f" ({large(run.num_parameters)} parameters)" if run.num_parameters is not None else ""
+    yield f"{run.model or 'model'}{size} on {run.device_type}"
+    if run.device_name and run.device_name != run.device_type:
+        yield run.device_name
+    if run.precision:
+        yield f"precision {run.precision}"
+    if run.world_size > 1:
+        yield f"{run.world_size} ranks"
+
+
+def _speed(report: Report) -> Iterable[Fact]:
+    speed = report.throughput
+    if report.run is not None or report.counted is not None:
+        yield Fact("tokens/s", _rate(speed.tokens_per_s, speed.tokens_per_s_rank))
+        yield Fact("samples/s", _rate(speed.samples_per_s, speed.samples_per_s_rank))
+        yield Fact("steps/s", _rate(speed.steps_per_s, None))
+        if speed.step_time_s is None:
+            yield Fact("step time", NOT_MEASURED)
+    if speed.step_time_s is not None:
+        p50, p95 = duration(speed.step_time_s.p50), duration(speed.step_time_s.p95)
+        yield Fact("step time", f"p50 {p50}, p95 {p95}")
+    if speed.mfu is not None:
+        yield Fact("MFU", percent(speed.mfu))
+    if report.window_s is not None:
+        yield Fact("profiled window", duration(report.window_s))
+
+
+def _rate(value: float | None, own: float | None) -> str:
+    if value is None:
+        return NOT_MEASURED if own is None else f"{NOT_MEASURED} on all ranks; {amount(own)} on this one"
+    part_of_it = own is not None and amount(own) != amount(value)
+    return f"{amount(value)} (this rank {amount(own or 0)})" if part_of_it else amount(value)
+
+
+def _outside(wall_s: dict[str, float] | None) -> str | None:
+    """What of the wall clock was not training, in one line; None where nothing was."""
+    others = {name: value for name, value in (wall_s or {}).items() if name != "training" and value > 0}
+    total_s = sum((wall_s or {}).values())
+    if not others or total_s <= 0:
+        return None
+    parts = ", ".join(f"{label(name)} {duration(value)}" for name, value in others.items())
+    return f"{parts} ({percent(sum(others.values()) / total_s)} of {duration(total_s)} wall clock)"
+
+
+def _device(device: DeviceBreakdown) -> Fact:
+    said = [device.name] if device.name else []
+    said.append(f"busy {percent(device.busy_share)}")
+    if device.kernels_per_step is not None:
+        said.append(f"{amount(device.kernels_per_step)} kernels per step")
+    if device.kernel_median_us is not None:
+        said.append(f"median kernel {duration(device.kernel_median_us / 1e6)}")
+    said.append(f"copies {percent(device.copy_share)}")
+    if device.communication_share:
+        exposed = percent(device.exposed_communication_share)
+        said.append(f"communication {percent(device.communication_share)}, exposed {exposed}")
+    return Fact(f"device {device.index}", clean(", ".join(said)))
+
+
+def _card(finding: Finding, several_ranks: bool) -> Card:
+    where = finding.where
+    place = [str(where)] if str(where) else []
+    if several_ranks and where.rank is not None:
+        place.append(f"rank {where.rank}")
+    return Card(
+        rule=clean(finding.rule),
+        severity=finding.severity.value,
+        cost=_cost(finding),
+        summary=clean(finding.summary),
+        advice=clean(finding.advice),
+        place=clean(" · ".join(place)) or None,
+    )
+
+
+def _cost(finding: Finding) -> str:
+    if finding.share is None:
+        return f"cost {NOT_MEASURED}"
+    of_step = f"{percent(finding.share)} of the step"
+    gain = finding.gain
+    return of_step if gain is None or gain < 1.05 else f"{of_step}, up to {gain:,.1f}x faster"
+
+
+def _verdict(report: Report) -> str | None:
+    """What to say in place of findings; a run that no rule could judge is not called healthy."""
+    if report.findings:
+        return None
+    if report.run is None and report.throughput.step_time_s is None and report.skipped:
+        return f"{NOTHING_FOUND} Rules that need more than this were skipped."
+    return NOTHING_FOUND
+
+
+def _skipped(skipped: dict[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for rule, reason in skipped.items():
+        by_reason[clean(reason)].append(clean(rule))
+    return tuple((reason, tuple(rules)) for reason, rules in by_reason.items())
+
+
+def _rank(rank: RankSummary) -> Fact:
+    said = [rank.host] if rank.host else []
+    said.append(f"tokens/s {NOT_MEASURED if rank.tokens_per_s is None else amount(rank.tokens_per_s)}")
+    if rank.samples_per_s is not None:
+        said.append(f"samples/s {amount(rank.samples_per_s)}")
+    if rank.step_time_s is not None:
+        said.append(f"step {duration(rank.step_time_s)}")
+    if rank.data_wait_share is not None:
+        said.append(f"data wait {percent(rank.data_wait_share)}")
+    return Fact(f"rank {rank.rank}", clean(", ".join(said)))
+
+
+def _overhead(report: Report) -> str | None:
+    overhead = report.overhead
+    if overhead is None:
+        return None
+    per_step_us = overhead.hook_us_per_step
+    step_time = report.throughput.step_time_s
+    said = []
+    if per_step_us is not None:
+        of_step = f" ({percent(per_step_us / 1e6 / step_time.mean)} of it)" if step_time and step_time.mean > 0 else ""
+        said.append(f"{duration(per_step_us / 1e6)} per step{of_step}")
+    if overhead.capture_s > 0:
+        said.append(f"{duration(overhead.capture_s)} to start, stop and write profiles")
+    return ", ".join(said) or NOT_MEASURED
+
+
+def _files(report: Report) -> Iterable[Fact]:
+    if report.run is not None or report.windows:
+        yield Fact("trace", clean(_trace(report.windows, report.directory)))
+    if report.directory is not None:
+        directory = RunDirectory(Path(report.directory))
+        for name, path in (
+            ("report", directory.report_file),
+            ("page", directory.page_file),
+            ("evidence", directory.evidence_file),
+        ):
+            yield Fact(name, clean(str(path)))
+
+
+def _trace(windows: tuple[Window, ...], directory: str | None) -> str:
+    stored = [window for window in windows if window.trace]
+    if not stored:
+        reasons = [window.reason for window in windows if window.reason]
+        return f"none: {reasons[-1] if reasons else 'no window was profiled'}"
+    last = stored[-1]
+    path = str(Path(directory or "", str(last.trace)))
+    said = [f"{last.num_steps} of {last.planned_steps} steps"] if last.partial else []
+    said += [last.reason] if last.reason else []
+    said += [f"and {len(stored) - 1} earlier"] if len(stored) > 1 else []
+    return f"{path} ({'; '.join(said)})" if said else path

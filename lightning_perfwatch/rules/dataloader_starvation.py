@@ -1,0 +1,182 @@
+"""Rule: training waits for its data loader."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lightning_perfwatch.evidence import Evidence, LoaderInfo, LoadProbe, RunInfo, StepTimes
+from lightning_perfwatch.finding import Finding, Severity, Where
+from lightning_perfwatch.rules.rule import Rule
+
+
+@dataclass(frozen=True)
+class DataloaderStarvation(Rule):
+    """Training waits for its data loader.
+
+    What it is: the loop asks for a batch that is not ready yet, and the device has nothing to do meanwhile.
+
+    Why it costs: with ``num_workers=0`` every batch is loaded in the training process, between two steps, and nothing
+    overlaps. With too few workers a batch takes longer to load than a step takes to train. Workers that are started
+    anew in every epoch make its first step wait.
+
+    How it is measured: the time inside the loop's request for a batch, exclusive of everything else; on a GPU by an
+    event pair around it on the device's clock, which stays near zero while the device still has queued work. Never
+    the gap between two steps, which holds validation, checkpoints and logging too. Only steady steps count. The load
+    time of a batch is the wait itself without workers; with ``n`` starving workers it is ``n`` times the step. The
+    number of workers that hides it is the load time divided by the rest of the step, rounded up. One audited step
+    tells how much of the loading is spent in ``collate_fn``.
+
+    Fix: set ``num_workers`` to the value given; ``persistent_workers=True`` where the start of epochs is the cause;
+    ``pin_memory=True`` where the copy to a GPU is; else make loading cheaper at the place named.
+
+    Silent when: the wait is under 5 % of the step or under ``min_wait_ms``. A worker needs about 1 ms to hand over
+    its batch (1.1 ms measured on two CPU cores for 16 x 128 tokens), so shorter waits can't be hidden behind one.
+    """
+
+    warning_share: float = 0.05
+    critical_share: float = 0.25
+    min_wait_ms: float = 2.0
+    min_steps: int = 3
+
+    needs: ClassVar[tuple[str, ...]] = ("steps",)
+
+    def skip_reason(self, evidence: Evidence) -> str | None:
+        """As for all rules, and when there are too few steps."""
+        reason = super().skip_reason(evidence)
+        if reason is None and evidence.steps is not None and evidence.steps.num_steps < self.min_steps:
+            return f"{evidence.steps.num_steps} steady steps are too few, {self.min_steps} are needed"
+        return reason
+
+    def check(self, evidence: Evidence) -> Iterable[Finding]:
+        """At most one finding for the steady wait, and one for the start of epochs."""
+        assert evidence.steps is not None
+        share = evidence.steps.share("data_wait")
+        if share >= self.warning_share and evidence.steps.phase_s("data_wait") * 1e3 >= self.min_wait_ms:
+            yield self._steady(evidence, evidence.steps, share)
+        yield from self._restarts(evidence, evidence.steps)
+
+    def _severity(self, share: float) -> Severity:
+        return Severity.CRITICAL if share >= self.critical_share else Severity.WARNING
+
+    def _steady(self, evidence: Evidence, steps: StepTimes, share: float) -> Finding:
+        loader, probe, run = evidence.loader, evidence.load_probe, evidence.run
+        wait_s, step_s = steps.phase_s("data_wait"), steps.mean_step_s
+        workers = None if loader is None else loader.num_workers
+        load_s = steps.host_phase_s("data_wait") if workers == 0 else workers * step_s if workers else None
+        plan = None if load_s is None or run is None else _Plan.of(load_s, step_s - wait_s, run.num_cpus)
+        numbers = {
+            "wait_s": wait_s,
+            "step_s": step_s,
+            "num_workers": workers,
+            "load_s": load_s,
+            "needed_workers": None if plan is None else plan.needed,
+            "num_cpus": None if run is None else run.num_cpus,
+            "fetch_s": None if probe is None else probe.fetch_s,
+            "collate_s": None if probe is None else probe.collate_s,
+        }
+        return Finding(
+            rule=self.id(),
+            severity=self._severity(share),
+            share=share,
+            summary=f"Training waits for data for {wait_s * 1e3:.1f} ms of each {step_s * 1e3:.1f} ms step "
+            f"({share:.0%}): {_cause(workers, load_s, probe)}.",
+            advice=_advice(loader, plan, probe) + _pinning(steps, loader, run, self.warning_share),
+            where=_place(probe),
+            evidence=numbers,
+        )
+
+    def _restarts(self, evidence: Evidence, steps: StepTimes) -> Iterable[Finding]:
+        """Workers that are started anew in every epoch."""
+        loader, starts = evidence.loader, evidence.epoch_starts
+        if loader is None or not loader.num_workers or loader.persistent_workers or not starts or not evidence.wall_s:
+            return
+        later = [start.iterator_s + start.first_wait_s for start in starts[1:]]  # the first one can't be avoided
+        lost_s = max(0.0, sum(later) - len(later) * steps.host_phase_s("data_wait"))
+        wall_s = evidence.wall_s.get("training", 0.0) + evidence.wall_s.get("epoch_start", 0.0)
+        share = min(1.0, lost_s / wall_s) if wall_s > 0 else 0.0
+        if share >= self.warning_share:
+            yield Finding(
+                rule=self.id(),
+                severity=self._severity(share),
+                share=share,
+                summary=f"Starting {loader.num_workers} workers anew in each epoch takes {lost_s / len(later):.2f} s "
+                f"an epoch, {share:.0%} of the training time.",
+                advice="Set persistent_workers=True in the training DataLoader, so that its workers live on.",
+                evidence={"epoch_start_s": lost_s / len(later), "num_epochs": len(starts), "wall_s": wall_s},
+            )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How many workers hide the load time, and what is left of the wait with those that fit."""
+
+    needed: int
+    chosen: int
+    left_s: float
+
+    @classmethod
+    def of(cls, load_s: float, rest_s: float, num_cpus: int) -> _Plan:
+        needed = max(1, math.ceil(load_s / rest_s)) if rest_s > 0 else num_cpus + 1
+        chosen = min(needed, num_cpus)
+        return cls(needed, chosen, max(0.0, load_s / chosen - max(0.0, rest_s)))
+
+
+def _cause(workers: int | None, load_s: float | None, probe: LoadProbe | None) -> str:
+    if workers is None or load_s is None:
+        return "its loader is slower than the step"
+    if workers == 0:
+        collate = _collate_share(probe)
+        part = f", {collate:.0%} of it in collate_fn" if collate is not None and collate >= _NOTABLE_SHARE else ""
+        return f"num_workers=0 loads every batch in the training process, {load_s * 1e3:.1f} ms each{part}"
+    noun = "worker loads" if workers == 1 else "workers load"
+    return f"{workers} {noun} a batch in {load_s * 1e3:.1f} ms each and can't keep up"
+
+
+def _advice(loader: LoaderInfo | None, plan: _Plan | None, probe: LoadProbe | None) -> str:
+    if loader is None or plan is None:
+        return "Make the training loader faster, or load ahead in other processes."
+    workers = loader.num_workers or 0
+    cheaper = "make loading cheaper" + (" in collate_fn" if (_collate_share(probe) or 0.0) >= _MOST_SHARE else "")
+    if plan.chosen <= workers:
+        return (
+            f"{cheaper[0].upper()}{cheaper[1:]}: {workers} workers already use the {plan.chosen} CPUs that this "
+            f"process may use, and {plan.needed} would be needed."
+        )
+    setting = f"Set num_workers={plan.chosen} in the training DataLoader"
+    if plan.needed > plan.chosen:
+        return (
+            f"{setting} (all CPUs that this process may use; {plan.needed} would be needed) and {cheaper}: about "
+            f"{plan.left_s * 1e3:.0f} ms of waiting would be left."
+        )
+    persistent = "" if loader.persistent_workers else ", with persistent_workers=True"
+    return f"{setting}{persistent}: that hides the loading behind the step."
+
+
+def _pinning(steps: StepTimes, loader: LoaderInfo | None, run: RunInfo | None, least_share: float) -> str:
+    if loader is None or run is None or run.device_type != "cuda" or loader.pin_memory is not False:
+        return ""
+    share = steps.share("transfer")
+    return (
+        f" Set pin_memory=True too: the copy to the GPU takes {share:.0%} of the step." if share >= least_share else ""
+    )
+
+
+_NOTABLE_SHARE = 0.2
+_MOST_SHARE = 0.5
+
+
+def _collate_share(probe: LoadProbe | None) -> float | None:
+    if probe is None or probe.fetch_s + probe.collate_s <= 0:
+        return None
+    return probe.collate_s / (probe.fetch_s + probe.collate_s)
+
+
+def _place(probe: LoadProbe | None) -> Where:
+    if probe is None:
+        return Where()
+    if (_collate_share(probe) or 0.0) >= _MOST_SHARE:
+        return Where(file=probe.collate_file, line=probe.collate_line, op="collate_fn")
+    return Where(file=probe.dataset_file, line=probe.dataset_line, op="dataset")

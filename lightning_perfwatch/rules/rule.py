@@ -1,0 +1,42 @@
+"""The base of every rule and the way rules are found.
+
+A rule is a frozen dataclass in a module of its own: its fields are thresholds, its docstring is its page,
+its module's name is its id. A rule reads evidence and returns findings; it never prints, logs or reads a
+clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.finding import Finding
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Base of all rules.
+
+    ``needs`` names the fields of :class:`Evidence` without which the rule can say nothing; when one of them
+    is None the rule is skipped and the reason is reported.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def id(cls) -> str:
+        """The rule's id: its module's name with hyphens, ``dataloader-starvation``."""
+        return cls.__module__.rpartition(".")[2].replace("_", "-")
+
+    def skip_reason(self, evidence: Evidence) -> str | None:
+        """Why the rule can't judge this evidence, in one clause; None when it can."""
+        for name in self.needs:
+            if getattr(evidence, name) is None:
+                return evidence.why_missing(name)
+        return None
+
+    def check(self, evidence: Evidence) -> Iterable[Finding]:
+        """Findings for this evidence; nothing when all is well. Called only if ``skip_reason`` gave None."""
+        raise NotImplementedError

@@ -1,0 +1,90 @@
+"""Rule: a callback or hook eats the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lightning_perfwatch.evidence import Evidence, HookTime
+from lightning_perfwatch.finding import Finding, Severity, Where
+from lightning_perfwatch.rules.rule import Rule
+from lightning_perfwatch.trace import breakdown
+
+
+@dataclass(frozen=True)
+class SlowHook(Rule):
+    """A callback or hook takes a notable part of every step.
+
+    What it is: code in a callback, in a hook of the module or in Lightning's logging that runs beside the model.
+
+    Why it costs: hooks run one after the other on the thread that feeds the device, so their time is added to the
+    step on a CPU, and on a GPU wherever the device has run dry.
+
+    How it is measured: Lightning announces each hook to its profiler, and the time between is taken exclusively, for
+    every callback by name. The mean over the steady steps counts, so a hook that stalls every 50th step is found
+    too. Hooks of validation and of checkpoints are not part of a step and are left out. On a GPU the share can't
+    exceed the share of the window in which the device idles, from the trace.
+
+    Fix: do the work every N steps, move it to the end of the epoch or off the training thread; for a progress
+    bar raise ``refresh_rate``, for logging raise ``Trainer(log_every_n_steps=...)``.
+
+    Silent when: a hook takes under 5 % of the step or under ``min_ms_per_step``.
+    """
+
+    warning_share: float = 0.05
+    critical_share: float = 0.25
+    min_ms_per_step: float = 0.5
+
+    needs: ClassVar[tuple[str, ...]] = ("run", "hooks", "steps")
+
+    def skip_reason(self, evidence: Evidence) -> str | None:
+        """As for all rules, and on a GPU without a trace of it."""
+        reason = super().skip_reason(evidence)
+        on_device = evidence.run is not None and evidence.run.device_is_asynchronous
+        if reason is None and on_device and _idle_share(evidence) is None:
+            return "a hook's time on the host costs only what the device idles, and no trace tells that"
+        return reason
+
+    def check(self, evidence: Evidence) -> Iterable[Finding]:
+        """One finding for each hook that is slow."""
+        assert evidence.run is not None and evidence.hooks is not None and evidence.steps is not None
+        step_s = evidence.steps.mean_step_s
+        most = _idle_share(evidence) if evidence.run.device_is_asynchronous else None
+        for hook in evidence.hooks:
+            share = min(1.0, hook.s_per_step / step_s) if step_s > 0 else 0.0
+            share = share if most is None else min(share, most)
+            if share >= self.warning_share and hook.s_per_step * 1e3 >= self.min_ms_per_step:
+                yield self._finding(hook, share, step_s)
+
+    def _finding(self, hook: HookTime, share: float, step_s: float) -> Finding:
+        rare = f", up to {hook.max_s * 1e3:.0f} ms at a time" if hook.max_s > 3 * hook.s_per_step else ""
+        name = _name(hook)
+        return Finding(
+            rule=self.id(),
+            severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
+            share=share,
+            summary=f"{name} takes {hook.s_per_step * 1e3:.1f} ms of each {step_s * 1e3:.1f} ms step "
+            f"({share:.0%}){rare}.",
+            advice=_advice(hook),
+            where=Where(file=hook.file, line=hook.line, module=name),
+            evidence={"hook_s": hook.s_per_step, "max_s": hook.max_s, "step_s": step_s},
+        )
+
+
+def _name(hook: HookTime) -> str:
+    return f"{hook.name} {hook.hook}" if " " in hook.hook else f"{hook.name}.{hook.hook}"
+
+
+def _advice(hook: HookTime) -> str:
+    if hook.name.endswith("ProgressBar"):
+        return f"Draw the bar less often: {hook.name}(refresh_rate=50)."
+    if " " in hook.hook:
+        return "Log less often, Trainer(log_every_n_steps=50), or fewer values per step."
+    return f"Do its work every 50 steps (if batch_idx % 50: return) or once an epoch, not in each {hook.hook}."
+
+
+def _idle_share(evidence: Evidence) -> float | None:
+    if evidence.trace is None:
+        return None
+    return max((device.idle_share for device in breakdown(evidence.trace).devices), default=None)

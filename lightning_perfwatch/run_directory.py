@@ -1,0 +1,155 @@
+"""The run directory: the seam between the training process, which fills it, and the analysis, which reads it.
+
+Owns the names of its files and how they become a report. Knows nothing of Trainers, devices or how a report
+looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from lightning_perfwatch import evidence as evidence_json
+from lightning_perfwatch import report as report_json
+from lightning_perfwatch.diagnosis import diagnose
+from lightning_perfwatch.evidence import Evidence, Window
+from lightning_perfwatch.report import Report
+from lightning_perfwatch.rules import Rule
+from lightning_perfwatch.trace import Trace, TraceError, read_trace
+
+TRACE_SUFFIX = ".pt.trace.json"
+"""What torch-tb-profiler looks for; a compressed trace ends in ``.pt.trace.json.gz``."""
+
+_LOADER_EVENT = re.compile(
+    rb'("cat":\s*")user_annotation(",\s*"name":\s*"enumerate\(DataLoader\)#)',
+)
+_CHUNK_BYTES = 8 << 20
+_LONGEST_MATCH_BYTES = 256
+
+
+class RunDirectory:
+    """The directory ``path`` and the files in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def evidence_file(self) -> Path:
+        """What was measured in the training process, without the traces."""
+        return self.path / "evidence.json"
+
+    @property
+    def report_file(self) -> Path:
+        """The finished analysis."""
+        return self.path / "report.json"
+
+    @property
+    def page_file(self) -> Path:
+        """The report as a page."""
+        return self.path / "report.html"
+
+    def write_evidence(self, evidence: Evidence) -> None:
+        """Store ``evidence`` for the analysis. Raises OSError where the directory can't be written."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        _write_whole(self.evidence_file, evidence_json.to_json(evidence))
+
+    def read_evidence(self) -> Evidence:
+        """The stored evidence. Raises OSError or ValueError where there is none."""
+        return evidence_json.from_json(self.evidence_file.read_bytes())
+
+    def write_report(self, report: Report) -> None:
+        """Store ``report``. Raises OSError where the directory can't be written."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        _write_whole(self.report_file, report_json.to_json(report).encode())
+
+    def read_report(self) -> Report:
+        """The stored report. Raises OSError or ValueError where there is none."""
+        return report_json.from_json(self.report_file.read_bytes())
+
+    def write_page(self, page: str) -> None:
+        """Store the report's page. Raises OSError where the directory can't be written."""
+        _write_whole(self.page_file, page.encode())
+
+    def pack_traces(self, windows: Iterable[Window]) -> tuple[Window, ...]:
+        """Compress the plain traces of ``windows``; the windows with the names that their files have now.
+
+        On the way the data loader's events are given the category ``cpu_op``: torch-tb-profiler 0.4.3 drops
+        those that current torch writes as ``user_annotation`` and then shows 0 ms of loading.
+        """
+        return tuple(self._packed(window) for window in windows)
+
+    def _packed(self, window: Window) -> Window:
+        if window.trace is None or window.trace.endswith(".gz"):
+            return window
+        plain, packed = self.path / window.trace, self.path / f"{window.trace}.gz"
+        if not plain.exists():
+            return replace(window, trace=packed.name) if packed.exists() else window
+        try:
+            pack_trace(plain, packed)
+        except OSError:
+            return window  # a full disk: the plain trace can still be read
+        return replace(window, trace=packed.name)
+
+    def read_trace(self, windows: Iterable[Window]) -> tuple[Trace | None, str | None]:
+        """The last complete window's trace that can be read, else a partial one's, and why there is none."""
+        reason = None
+        with_file = [window for window in windows if window.trace is not None]
+        for window in sorted(with_file, key=lambda w: (w.partial, -w.first_step)):
+            try:
+                return read_trace(self.path / str(window.trace)), None
+            except (TraceError, OSError) as error:
+                reason = reason or str(error)
+        return None, reason
+
+    def analyze(self, rules: Iterable[Rule] | None = None, ignore: Iterable[str] = ()) -> Report:
+        """Everything in this directory as a report, stored as ``report.json``.
+
+        Raises OSError or ValueError where the directory holds no evidence or can't be written.
+        """
+        evidence = self.read_evidence()
+        evidence = replace(evidence, windows=self.pack_traces(evidence.windows))
+        trace, reason = self.read_trace(evidence.windows)
+        missing = evidence.missing if reason is None else {**evidence.missing, "trace": reason}
+        evidence = replace(evidence, trace=trace, missing=missing)
+        report = Report.of(evidence, diagnose(evidence, rules, ignore), directory=str(self.path))
+        self.write_report(report)
+        return report
+
+
+def pack_trace(plain: Path, packed: Path) -> None:
+    """Compress ``plain`` into ``packed`` in bounded memory and remove it; a failure leaves it as it was."""
+    unfinished = packed.with_name(packed.name + ".part")
+    try:
+        with plain.open("rb") as source, gzip.open(unfinished, "wb", compresslevel=5) as target:
+            target.writelines(_with_visible_loader(iter(lambda: source.read(_CHUNK_BYTES), b"")))
+        unfinished.replace(packed)
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+    plain.unlink()
+
+
+def _with_visible_loader(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The chunks with the loader's events as operators; a match may lie across two chunks."""
+    rest = b""
+    for chunk in chunks:
+        text = _LOADER_EVENT.sub(rb"\1cpu_op\2", rest + chunk)
+        rest = text[-_LONGEST_MATCH_BYTES:]
+        yield text[: len(text) - len(rest)]
+    yield rest
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write so that a reader sees the old file or the new one, never half of it."""
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)

@@ -1,0 +1,120 @@
+"""One fit from its first hook to its report: joins what measures, what analyses and what shows.
+
+Owns the order in which these are asked. Measures nothing itself and knows no rule.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import suppress
+from typing import Any
+
+from lightning_perfwatch.config import PerfWatchConfig
+from lightning_perfwatch.evidence import Window
+from lightning_perfwatch.live.analyst import Analyst
+from lightning_perfwatch.live.fit import FitWatch
+from lightning_perfwatch.live.place import Place
+from lightning_perfwatch.live.ranks import RankPart
+from lightning_perfwatch.report import Report
+from lightning_perfwatch.reporters import terminal
+from lightning_perfwatch.reporters.loggers import LoggerSink
+from lightning_perfwatch.run_directory import RunDirectory
+
+log = logging.getLogger(__name__)
+
+
+class Session:
+    """A watched fit; made in ``on_train_start`` on every rank and in use until :meth:`conclude`.
+
+    ``part`` is what this process contributes to the report, ``parts`` are those of all processes once gathered.
+    """
+
+    def __init__(self, trainer: Any, module: Any, own: Any, config: PerfWatchConfig, place: Place) -> None:
+        self._trainer = trainer
+        self._is_first = trainer.global_rank == 0
+        self._quiet = config.quiet or not self._is_first
+        self._stopped = False
+        self.part = RankPart()
+        self.parts: list[RankPart] = []
+        if place.reason is not None and self._is_first:
+            log.warning("PerfWatch writes no trace and no report: %s.", place.reason)
+        directory = None if place.path is None or not self._is_first else RunDirectory(place.path)
+        self._analyst = Analyst(directory, config.child_arguments(), config.rules, config.ignore)
+        self._sink = LoggerSink(trainer.loggers, place.path) if self._is_first else None
+        self._fit = FitWatch(
+            trainer,
+            module,
+            own,
+            schedule=config.schedule,
+            tokens=config.tokens,
+            directory=place.path if config.records_on(trainer.global_rank) else None,
+            options=config.trace,
+        )
+        if place.reason is not None:
+            self._fit.note(f"no trace and no report are written: {place.reason}")
+
+    def step_started(self) -> None:
+        """A training step begins."""
+        self._fit.step_started()
+
+    def step_ended(self, batch: Any) -> None:
+        """A training step is over."""
+        result = self._fit.step_ended(batch)
+        if result.window is not None:
+            self._window_closed(result.window)
+        if result.row is not None and self._sink is not None:
+            self._sink.log(result.row.metrics, result.row.step)
+            self._show_window(self._analyst.finished())
+
+    def validation_begins(self) -> None:
+        """Validation begins."""
+        self._fit.validation_begins()
+
+    def stop(self, reason: str | None = None) -> None:
+        """Training is over, or broken off for this reason; idempotent."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._fit.stop(reason)
+        self.part = self._fit.part()
+
+    def conclude(self, longest_s: float | None = None) -> Report:
+        """The report, shown and handed to the loggers on the first rank.
+
+        Waits at most ``longest_s`` seconds for the analysis; as long as its traces' size allows if None.
+        """
+        evidence = self._fit.evidence(self.parts)
+        report = self._analyst.conclude(evidence, longest_s)
+        if self._sink is not None:
+            self._sink.text(report, self._trainer.global_step)
+            self._sink.close()
+        if not self._quiet:
+            terminal.show(report, sys.stdout)
+        return report
+
+    def abandon(self) -> None:
+        """After a failure of PerfWatch itself: leave nothing running, whatever still works."""
+        with suppress(Exception):  # it has failed already, and that has been said
+            self.stop("PerfWatch failed")
+        with suppress(Exception):
+            self._analyst.end()
+        if self._sink is not None:
+            with suppress(Exception):
+                self._sink.close()
+
+    def _window_closed(self, window: Window) -> None:
+        if window.trace is not None and self._is_first:
+            self._analyst.begin(self._fit.evidence())
+
+    def _show_window(self, report: Report | None) -> None:
+        if report is not None and not self._quiet:
+            self._say(terminal.window_line(report))
+
+    def _say(self, line: str) -> None:
+        """One line that leaves a progress bar whole."""
+        bar = self._trainer.progress_bar_callback
+        if bar is not None and bar.is_enabled:
+            bar.print(line)
+        else:
+            sys.stdout.write(line + "\n")

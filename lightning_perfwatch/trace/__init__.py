@@ -1,0 +1,21 @@
+"""Kineto traces: read into numpy columns, queried, broken down.
+
+Nothing here knows torch, rules or reports; a trace of any origin is only numbers and names.
+"""
+
+from lightning_perfwatch.trace.breakdown import Breakdown, DeviceBreakdown, breakdown
+from lightning_perfwatch.trace.operators import OpTotal, calls_per_step, top_ops
+from lightning_perfwatch.trace.reader import TraceError, read_trace
+from lightning_perfwatch.trace.trace import Trace
+
+__all__ = [
+    "Breakdown",
+    "DeviceBreakdown",
+    "OpTotal",
+    "Trace",
+    "TraceError",
+    "breakdown",
+    "calls_per_step",
+    "read_trace",
+    "top_ops",
+]

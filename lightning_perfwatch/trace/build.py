@@ -1,0 +1,187 @@
+"""Builds the `Trace` from collected columns: sorts, finds the steps, throws out absurd times.
+
+Knows how kinds of events differ; it knows neither the file's format nor any analysis.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning_perfwatch.trace.collector import ARGUMENTS, Collector, Group
+from lightning_perfwatch.trace.columns import (
+    Bools,
+    Copies,
+    DeviceSpans,
+    Fills,
+    Kind,
+    Operators,
+    Runtime,
+    Spans,
+    Steps,
+    is_annotation,
+)
+from lightning_perfwatch.trace.intervals import Floats
+from lightning_perfwatch.trace.nesting import self_times
+from lightning_perfwatch.trace.trace import Thread, Trace
+
+_STEP = re.compile(r"ProfilerStep#(\d{1,18})")
+_COPY = re.compile(r"([HDP]to[HDP])(?:\s*\((\w+) -> (\w+)\))?")
+# Unfinished events have been seen with lengths that wrapped around zero. Nobody records a day.
+_MAX_US = 86_400e6
+# The profiler opens one more step when it is stopped; with less than this part of the others' operators it is
+# the remainder after the last whole step (torch writes it as a step of its own).
+_REMAINDER_SHARE = 0.05
+
+_DTYPES: dict[str, npt.DTypeLike] = {
+    "name": np.int32,
+    "tid": np.int32,
+    "start_us": np.float64,
+    "dur_us": np.float64,
+    "correlation": np.int64,
+    "device": np.int32,
+    "stream": np.int64,
+    "bytes": np.int64,
+}
+_ALWAYS = ("name", "tid", "start_us", "dur_us")
+Columns = dict[str, npt.NDArray[Any]]
+
+
+def build_trace(path: Path, metadata: dict[str, Any], collected: Collector, left_out: list[str]) -> Trace:
+    """The trace of everything that was collected; takes the columns out of `collected`."""
+    columns = {kind: _whole(kind, group) for kind, group in collected.groups.items()}
+    left_out = left_out + _throw_out(columns, collected)
+    shift_us, end_us = _shift(columns)
+    names = tuple(collected.names)
+    operators, annotations = _without_annotations(columns[Kind.OPERATOR], columns[Kind.ANNOTATION], names)
+    self_us = self_times(operators["tid"], operators["start_us"], operators["dur_us"])
+    ops = Operators(**operators, self_us=self_us)
+    host, device = Spans(**annotations), Spans(**columns[Kind.DEVICE_ANNOTATION])
+    steps, remarks = _complete(_steps(host, names), ops, columns[Kind.RUNTIME]["start_us"])
+    return Trace(
+        path=path,
+        metadata=metadata,
+        num_events=collected.num_events,
+        left_out=tuple(left_out + remarks),
+        origin_us=float(collected.origin or 0) / collected.per_us + shift_us,
+        start_us=0.0,
+        end_us=end_us,
+        names=names,
+        threads=tuple(Thread(*lane) for lane in collected.lanes.numbers),
+        steps=steps,
+        device_steps=_steps(device, names),
+        ops=ops,
+        kernels=_device_spans(columns[Kind.KERNEL]),
+        copies=_copies(columns[Kind.COPY], names),
+        fills=_fills(columns[Kind.FILL]),
+        runtime=Runtime(**columns[Kind.RUNTIME]),
+        annotations=host,
+        device_annotations=device,
+        python_frames=Spans(**columns[Kind.PYTHON]),
+    )
+
+
+def _whole(kind: Kind, group: Group) -> Columns:
+    """One group's columns, sorted by start."""
+    keys = (*_ALWAYS, *ARGUMENTS.get(kind, ()))
+    columns = {key: group.column(key, _DTYPES[key]) for key in keys}
+    order = np.argsort(columns["start_us"], kind="stable")
+    return {key: column[order] for key, column in columns.items()}
+
+
+def _throw_out(columns: dict[Kind, Columns], collected: Collector) -> list[str]:
+    """Drop, in place, the events whose times cannot be; say how many."""
+    said = []
+    if collected.num_untimed:
+        said.append(f"{collected.num_untimed} events have no usable start or duration and were left out.")
+    starts = np.concatenate([group["start_us"] for group in columns.values()])
+    middle = float(np.median(starts[np.isfinite(starts)])) if np.isfinite(starts).any() else 0.0
+    dropped = 0
+    for kind, group in columns.items():
+        start, dur = group["start_us"], group["dur_us"]
+        # Written so that NaN fails, too.
+        sane = (dur >= 0) & (dur < _MAX_US) & (np.abs(start - middle) < _MAX_US)
+        if not sane.all():
+            dropped += int(np.sum(~sane))
+            columns[kind] = {key: column[sane] for key, column in group.items()}
+    if dropped:
+        said.append(f"{dropped} events have a negative or absurdly long time and were left out.")
+    return said
+
+
+def _shift(columns: dict[Kind, Columns]) -> tuple[float, float]:
+    """Count all times from the first event, in place; return where that was and where the last one ends."""
+    told = [group for kind, group in columns.items() if kind != Kind.OTHER and len(group["start_us"])]
+    # The profiler's own spans ("Trace", overheads) reach over everything: they count where nothing else is.
+    told = told or [group for group in columns.values() if len(group["start_us"])]
+    if not told:
+        return 0.0, 0.0
+    first = min(float(group["start_us"][0]) for group in told)
+    for group in columns.values():
+        group["start_us"] = group["start_us"] - first
+    return first, max(float(np.max(group["start_us"] + group["dur_us"])) for group in told)
+
+
+def _without_annotations(ops: Columns, annotations: Columns, names: tuple[str, ...]) -> tuple[Columns, Columns]:
+    """Operators, and annotations joined by those that the file calls operators."""
+    labels = np.fromiter((is_annotation(name) for name in names), np.bool_, len(names))[ops["name"]]
+    if not labels.any():
+        return ops, annotations
+    both = {key: np.concatenate((annotations[key], ops[key][labels])) for key in annotations}
+    order = np.argsort(both["start_us"], kind="stable")
+    return {key: column[~labels] for key, column in ops.items()}, {key: both[key][order] for key in both}
+
+
+def _steps(annotations: Spans, names: tuple[str, ...]) -> Steps:
+    """One row per step number: of several (one per thread) the longest."""
+    matches = [_STEP.fullmatch(name) for name in names]
+    number_of = np.array([int(match[1]) if match else -1 for match in matches], np.int64)
+    rows = np.flatnonzero(number_of[annotations.name] >= 0) if len(names) else np.empty(0, np.int64)
+    numbers = number_of[annotations.name[rows]]
+    longest_first = np.lexsort((-annotations.dur_us[rows], numbers))
+    _, first = np.unique(numbers[longest_first], return_index=True)
+    rows = np.sort(rows[longest_first[first]])
+    return Steps(number_of[annotations.name[rows]], annotations.start_us[rows], annotations.end_us[rows])
+
+
+def _complete(steps: Steps, ops: Operators, calls_us: Floats) -> tuple[Steps, list[str]]:
+    """Only the steps in which the profiler saw work, and a sentence about the others.
+
+    A profiler that is stopped has just begun one more step; torch writes it like the others, a few
+    microseconds to a whole epoch's end long, with no or hardly any operator in it.
+    """
+    times = ops.start_us if len(ops) else calls_us
+    if len(times) == 0 or len(steps) == 0:
+        return steps, []
+    at = steps.index_of(times)
+    work = np.bincount(at[at >= 0], minlength=len(steps))
+    whole: Bools = work > 0
+    if len(steps) > 1 and whole[-1]:
+        whole[-1] = work[-1] >= _REMAINDER_SHARE * float(np.median(work[:-1]))
+    if whole.all():
+        return steps, []
+    gone = ", ".join(f"#{number}" for number in steps.numbers[~whole])
+    kept = Steps(steps.numbers[whole], steps.start_us[whole], steps.end_us[whole])
+    return kept, [f"Step {gone} holds hardly any operator (the profiler was stopped in it) and was left out."]
+
+
+def _device_spans(columns: Columns) -> DeviceSpans:
+    return DeviceSpans(**{key: column for key, column in columns.items() if key != "bytes"})
+
+
+def _fills(columns: Columns) -> Fills:
+    return Fills(**vars(_device_spans(columns)), num_bytes=columns["bytes"])
+
+
+def _copies(columns: Columns, names: tuple[str, ...]) -> Copies:
+    """Direction and memory kinds stand in the name: "Memcpy HtoD (Pageable -> Device)"."""
+    rows = columns["name"]
+    matches = [_COPY.search(names[row]) for row in range(len(names))] if len(rows) else []
+    direction = np.array([match[1] if match else "" for match in matches], "<U4")
+    hosts = [{match[2], match[3]} if match else set() for match in matches]
+    pageable = np.array(["Pageable" in host for host in hosts], np.bool_)
+    pinned = np.array(["Pinned" in host for host in hosts], np.bool_)
+    fills = _fills(columns)
+    return Copies(**vars(fills), direction=direction[rows], pageable=pageable[rows], pinned=pinned[rows])

@@ -1,0 +1,166 @@
+"""Gathers decoded events into numpy columns, one group per kind of event, list by list.
+
+Holds numbers and interned names only, never the events; knows no file and no analysis.
+"""
+
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from lightning_perfwatch.trace.columns import ABSENT, Kind, kind_of
+from lightning_perfwatch.trace.decode import Args, Event
+from lightning_perfwatch.trace.intervals import Floats
+
+KeyT = TypeVar("KeyT")
+
+_ON_DEVICE = ("correlation", "device", "stream")
+# Which arguments become columns, by kind.
+ARGUMENTS: dict[Kind, tuple[str, ...]] = {
+    Kind.RUNTIME: ("correlation",),
+    Kind.KERNEL: _ON_DEVICE,
+    Kind.COPY: (*_ON_DEVICE, "bytes"),
+    Kind.FILL: (*_ON_DEVICE, "bytes"),
+}
+_NO_ARGS = Args()
+# Before this the oldest files were written in 1970: timestamps of 1e17 can only be nanoseconds since then.
+_NANOSECONDS_FROM = 10**17
+
+
+class Interned(dict[KeyT, int]):
+    """Numbers its keys in the order in which they are first asked for."""
+
+    def __missing__(self, key: KeyT) -> int:
+        number = self[key] = len(self)
+        return number
+
+
+class Lanes(dict[tuple[object, object], int]):
+    """Numbers the lanes (pid, tid); the oldest files write one thread both as 25738 and as "25738"."""
+
+    def __init__(self) -> None:
+        self.numbers: Interned[tuple[int | str | None, int | str | None]] = Interned()
+
+    def __missing__(self, key: tuple[object, object]) -> int:
+        number = self[key] = self.numbers[_plain(key[0]), _plain(key[1])]
+        return number
+
+
+class Kinds(dict[str | None, Kind]):
+    """The kind of each category, asked for once."""
+
+    def __missing__(self, category: str | None) -> Kind:
+        kind = self[category] = kind_of(category or "", None)
+        return kind
+
+
+@dataclass
+class Group:
+    """Columns of one kind, as a list of arrays per column."""
+
+    parts: dict[str, list[npt.NDArray[np.generic]]] = field(default_factory=dict)
+
+    def add(self, columns: dict[str, npt.NDArray[np.generic]]) -> None:
+        """Append rows."""
+        for key, column in columns.items():
+            self.parts.setdefault(key, []).append(column)
+
+    def column(self, key: str, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
+        """The whole column, which is then no longer kept here."""
+        parts = self.parts.pop(key, [])
+        return np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
+
+
+class Collector:
+    """Takes lists of events; keeps the timed ones (`ph` "X") as columns."""
+
+    def __init__(self) -> None:
+        self.groups = {kind: Group() for kind in Kind}
+        self.names: Interned[str] = Interned()
+        self.lanes = Lanes()
+        self.num_events = 0
+        self.num_timed = 0
+        self.num_untimed = 0  # timed by their phase, but without a usable time
+        self.origin: float | int | None = None
+        self.per_us = 1
+        self._kinds = Kinds()
+
+    def add(self, events: list[Event]) -> None:
+        """Take the timed events of one list."""
+        self.num_events += len(events)
+        complete = [event for event in events if event.ph == "X"]
+        timed = [event for event in complete if event.ts is not None and event.dur is not None]
+        self.num_untimed += len(complete) - len(timed)
+        if not timed:
+            return
+        self.num_timed += len(timed)
+        kinds = self._kinds_of(timed)
+        columns = self._columns(timed)
+        for kind in map(Kind, np.unique(kinds).tolist()):
+            rows = np.flatnonzero(kinds == kind)
+            chosen = {key: column[rows] for key, column in columns.items()}
+            if kind in ARGUMENTS:
+                chosen |= _arguments([timed[row] for row in rows.tolist()], ARGUMENTS[kind])
+            self.groups[kind].add(chosen)
+
+    def _kinds_of(self, timed: list[Event]) -> npt.NDArray[np.int8]:
+        kinds = self._kinds
+        found = np.array([kinds[event.cat] for event in timed], np.int8)
+        if None in kinds:  # the oldest exports tell the device by the process
+            for row, event in enumerate(timed):
+                if event.cat is None:
+                    found[row] = kind_of("", event.pid)
+        return found
+
+    def _columns(self, timed: list[Event]) -> dict[str, npt.NDArray[np.generic]]:
+        names, lanes = self.names, self.lanes
+        if self.origin is None:
+            self.origin = next((event.ts for event in timed if abs(event.ts or 0) < 2**63), 0) or 0
+            if isinstance(self.origin, int) and self.origin >= _NANOSECONDS_FROM:
+                self.per_us = 1000
+        return {
+            "name": np.array([names[event.name] for event in timed], np.int32),
+            "tid": np.array([lanes[event.pid, event.tid] for event in timed], np.int32),
+            # Counted from the first event, so that float64 keeps fractions of a nanosecond.
+            "start_us": _since(self.origin, [event.ts or 0 for event in timed]) / self.per_us,
+            "dur_us": _since(0, [event.dur or 0 for event in timed]) / self.per_us,
+        }
+
+
+def _arguments(events: list[Event], keys: tuple[str, ...]) -> dict[str, npt.NDArray[np.generic]]:
+    args = [event.args or _NO_ARGS for event in events]
+    columns: dict[str, npt.NDArray[np.generic]] = {}
+    for key in keys:
+        values = list(map(attrgetter(key), args))
+        try:
+            columns[key] = np.array(values, np.int64)
+        except (TypeError, OverflowError):
+            columns[key] = np.array([_bounded(value) for value in values], np.int64)
+    if "device" in columns and np.any(unknown := columns["device"] == ABSENT):
+        # Without arguments (the oldest exports) the lane says which device it is.
+        lanes = [_bounded(event.pid if isinstance(event.pid, int) else event.tid) for event in events]
+        columns["device"] = np.where(unknown, np.array(lanes, np.int64), columns["device"])
+    return columns
+
+
+def _since(origin: int | float, times: list[int | float]) -> Floats:
+    """A column of differences. Python's integers subtract exactly, beyond the 2**53 of a float.
+
+    Integers beyond any float become infinite, which no event's time can be.
+    """
+    try:
+        return np.array([time - origin for time in times], np.float64)
+    except OverflowError:
+        return np.array([time - origin if abs(time) < 2**63 else np.inf for time in times], np.float64)
+
+
+def _bounded(value: object) -> int:
+    return value if isinstance(value, int) and -(2**63) <= value < 2**63 else ABSENT
+
+
+def _plain(value: object) -> int | str | None:
+    if isinstance(value, str):
+        return int(value) if value.isascii() and value.isdecimal() and len(value) < 20 else value
+    return int(value) if isinstance(value, int | float) else None

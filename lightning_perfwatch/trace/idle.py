@@ -1,0 +1,118 @@
+"""Who is to blame for a device's idle time: each gap is given out once.
+
+Knows a trace's host calls and device work; no shares, no thresholds.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightning_perfwatch.trace.columns import Bools, DeviceSpans
+from lightning_perfwatch.trace.intervals import Floats, covered_before, union
+from lightning_perfwatch.trace.trace import Trace
+from lightning_perfwatch.trace.window import Window
+
+
+@dataclass(frozen=True)
+class IdleCauses:
+    """Idle time of one device in the window by cause; the parts add up to it."""
+
+    data_us: float
+    sync_us: float
+    launch_us: float
+    other_us: float
+
+
+@dataclass(frozen=True, eq=False)
+class Gaps:
+    """The idle times of a device, in order, each with the launch of the work that ends it.
+
+    `launched` is NaN without a launch record and after the last work. `late`: the launch ended when the
+    device had already run dry. `caught_up`: since the gap before, work was launched on a busy device.
+    """
+
+    start: Floats
+    end: Floats
+    launched: Floats
+    late: Bools
+    caught_up: Bools
+
+
+def idle_causes(trace: Trace, work: DeviceSpans, window: Window) -> IdleCauses | None:
+    """Give out the idle time of the device that did `work`; None where the trace has no host calls.
+
+    The time under the data loader goes to the data. The rest of a gap is the host's fault only where the work
+    that ends it was launched late; queued work waited for something on the device.
+
+    A synchronisation delays the launches that follow by the time it holds the host, so without it late gaps
+    would be shorter by up to that time, until the host is ahead of the device again. They are given to it to
+    that extent and no more: a short wait cannot explain a long gap, and a wait on a device that stays busy
+    costs only the gap after it.
+    """
+    if len(trace.runtime) == 0:
+        return None
+    gaps = find_gaps(trace, work, window)
+    length = gaps.end - gaps.start
+    data = _covered(trace.dataloader.intervals, gaps.start, gaps.end)
+    held = _covered(trace.syncs.intervals, _launch_before(trace, gaps.launched), gaps.launched)
+    late = np.where(gaps.late, length - data, 0.0)
+    sync = _given_to_syncs(length, late, held, gaps.caught_up)
+    return IdleCauses(
+        data_us=float(data.sum()),
+        sync_us=float(sync.sum()),
+        launch_us=float((late - sync).sum()),
+        other_us=float((length - data - late).sum()),
+    )
+
+
+def find_gaps(trace: Trace, work: DeviceSpans, window: Window) -> Gaps:
+    """The idle times of the device that did `work`, inside the window."""
+    work = work.take(np.argsort(work.start_us, kind="stable"))
+    rows = trace.launches(work)
+    known = rows >= 0
+    launched = np.where(known, trace.runtime.start_us[rows], np.nan)
+    returned = np.where(known, trace.runtime.end_us[rows], np.nan)
+    # One more row for the end of the window, which no work ends.
+    start = np.append(np.maximum(work.start_us, window.start_us), window.end_us)
+    busy_until = np.append(window.start_us, work.end_us)
+    busy_until = np.minimum(np.maximum.accumulate(busy_until), window.end_us)
+    late = np.append(returned >= busy_until[:-1], False)  # False for NaN
+    at = np.flatnonzero(np.minimum(start, window.end_us) > busy_until)
+    num_ahead = np.cumsum(~late)
+    return Gaps(
+        start=busy_until[at],
+        end=np.minimum(start, window.end_us)[at],
+        launched=np.append(launched, np.nan)[at],
+        late=late[at],
+        caught_up=np.diff(num_ahead[at], prepend=0) > 0,
+    )
+
+
+def _given_to_syncs(length: Floats, late: Floats, held: Floats, caught_up: Bools) -> Floats:
+    """The part of each gap that the delay by synchronisations explains; a gap uses the delay up."""
+    given = np.zeros(len(length))
+    delay = 0.0
+    for row, (gap, part, added, ahead) in enumerate(
+        zip(length.tolist(), late.tolist(), held.tolist(), caught_up.tolist(), strict=True)
+    ):
+        delay = added if ahead else delay + added
+        given[row] = min(part, delay)
+        delay = max(delay - gap, 0.0)
+    return given
+
+
+def _launch_before(trace: Trace, launched: Floats) -> Floats:
+    """Start of the last call before each launch that gave a device something to do.
+
+    A copy to the host is such a call and a wait at once: its time counts for the launch that follows.
+    """
+    rows = trace.launches(trace.device_work)
+    starts = np.unique(trace.runtime.start_us[rows[rows >= 0]])
+    at = np.searchsorted(starts, launched, side="left") - 1
+    return np.where(at >= 0, starts[np.maximum(at, 0)], 0.0) if len(starts) else np.zeros(len(launched))
+
+
+def _covered(intervals: Floats, start: Floats, end: Floats) -> Floats:
+    """How much of each [start, end) the intervals cover; 0 where an edge is unknown."""
+    rows = union(intervals)
+    return np.nan_to_num(covered_before(rows, end) - covered_before(rows, start))

@@ -1,0 +1,78 @@
+"""Set algebra on time intervals, as float64 arrays of shape (n, 2) with one [start, end) per row.
+
+It knows no trace: only numbers. Results are unions: sorted, disjoint, without empty rows.
+"""
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+def pairs(start: Floats, end: Floats) -> Floats:
+    """Intervals of shape (n, 2) from their starts and ends."""
+    return np.column_stack((start, end)).astype(np.float64, copy=False)
+
+
+def union(intervals: Floats) -> Floats:
+    """The union of any intervals (unsorted and overlapping ones too); touching ones become one."""
+    rows = np.asarray(intervals, dtype=np.float64).reshape(-1, 2)
+    rows = rows[rows[:, 1] > rows[:, 0]]
+    if len(rows) == 0:
+        return rows
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    reached = np.maximum.accumulate(rows[:, 1])
+    opens = np.concatenate(([True], rows[1:, 0] > reached[:-1]))
+    first = np.flatnonzero(opens)
+    last = np.concatenate((first[1:] - 1, [len(rows) - 1]))
+    return pairs(rows[first, 0], reached[last])
+
+
+def intersect(a: Floats, b: Floats) -> Floats:
+    """The time covered by both."""
+    first, second = union(a), union(b)
+    starts = np.concatenate((first[:, 0], second[:, 0]))
+    ends = np.concatenate((first[:, 1], second[:, 1]))
+    if len(first) == 0 or len(second) == 0:
+        return np.empty((0, 2))
+    times = np.concatenate((ends, starts))
+    change = np.concatenate((np.full(len(ends), -1), np.full(len(starts), 1)))
+    # The sort is stable and ends were put first, so intervals that only touch never overlap.
+    order = np.argsort(times, kind="stable")
+    depth = np.cumsum(change[order])
+    at = np.flatnonzero(depth[:-1] == 2)
+    return union(pairs(times[order][at], times[order][at + 1]))
+
+
+def subtract(a: Floats, b: Floats) -> Floats:
+    """The time covered by `a` and not by `b`."""
+    holes = union(b)
+    if len(holes) == 0:
+        return union(a)
+    edges = np.concatenate(([-np.inf], holes.ravel(), [np.inf]))
+    return intersect(a, edges.reshape(-1, 2))
+
+
+def clip(intervals: Floats, start: float, end: float) -> Floats:
+    """The union of the intervals inside [start, end)."""
+    return union(np.clip(np.asarray(intervals, dtype=np.float64).reshape(-1, 2), start, end))
+
+
+def total(intervals: Floats) -> float:
+    """Summed length of a union (pass overlapping intervals through `union` first)."""
+    rows = np.asarray(intervals, dtype=np.float64).reshape(-1, 2)
+    return float(np.sum(rows[:, 1] - rows[:, 0]))
+
+
+def covered_before(intervals: Floats, times: Floats) -> Floats:
+    """For each time, how much of the union lies before it: C(t1) - C(t0) is what [t0, t1) holds."""
+    rows = union(intervals)
+    if len(rows) == 0:
+        return np.zeros(len(times))
+    lengths = rows[:, 1] - rows[:, 0]
+    before = np.concatenate(([0.0], np.cumsum(lengths)[:-1]))
+    at = np.maximum(np.searchsorted(rows[:, 0], times, side="right") - 1, 0)
+    inside = np.clip(times - rows[at, 0], 0.0, lengths[at])
+    return np.asarray(before[at] + inside, dtype=np.float64)

@@ -1,0 +1,44 @@
+"""Which event runs inside which, per thread, and the time that is left to each; knows only arrays."""
+
+import numpy as np
+
+from lightning_perfwatch.trace.columns import Ids, Ints
+from lightning_perfwatch.trace.intervals import Floats
+
+
+def parents(tid: Ids, start_us: Floats, end_us: Floats) -> Ints:
+    """For each row the row of the event around it on its thread, -1 for the outermost.
+
+    Rows must be sorted by thread, then start, then falling end. The event around another is the one that
+    began last of those still open; that holds for spans that overlap without nesting, too.
+    """
+    number = len(start_us)
+    parent = np.arange(-1, number - 1)
+    # Every pointer to an event that has ended jumps to where that event's pointer leads, all at once, so a
+    # long row of siblings takes logarithmically many rounds.
+    pending = np.arange(number)
+    while len(pending):
+        at = parent[pending]
+        closed = (at >= 0) & ((end_us[at] <= start_us[pending]) | (tid[at] != tid[pending]))
+        pending = pending[closed]
+        parent[pending] = parent[parent[pending]]
+    return parent
+
+
+def self_times(tid: Ids, start_us: Floats, dur_us: Floats) -> Floats:
+    """For each row its duration without the events inside it (in any order of rows)."""
+    order = np.lexsort((-dur_us, start_us, tid))
+    thread, start = tid[order], start_us[order]
+    end = start + dur_us[order]
+    parent = parents(thread, start, end)
+    inner = np.flatnonzero(parent >= 0)
+    outer = parent[inner]
+    # Spans that stick out of the one around them (clocks round, stacks are incoherent) end with it here, so
+    # that the self times of a thread add up to its busy time.
+    while np.any(late := end[inner] > end[outer]):
+        end[inner[late]] = end[outer[late]]
+    own = end - start
+    own -= np.bincount(outer, (end - start)[inner], len(own)) if len(inner) else 0.0
+    result = np.empty(len(own))
+    result[order] = np.maximum(own, 0.0)
+    return result

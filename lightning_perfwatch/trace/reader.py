@@ -1,0 +1,54 @@
+"""`read_trace`: a profiler's file to a `Trace`, in bounded memory.
+
+Owns the order of reading, what is left out and how it is said; the JSON is decode.py's, the analysis others'.
+"""
+
+from pathlib import Path
+
+from lightning_perfwatch.trace.build import build_trace
+from lightning_perfwatch.trace.collector import Collector
+from lightning_perfwatch.trace.decode import EventStream
+from lightning_perfwatch.trace.source import Source, TraceError
+from lightning_perfwatch.trace.trace import Trace
+
+__all__ = ["TraceError", "read_trace"]
+
+
+def read_trace(path: Path) -> Trace:
+    """Read a Kineto trace, `.json` or `.json.gz` (the content decides, not the name).
+
+    Raises TraceError, one sentence naming the file and the remedy, for a file that gives no event at all; of
+    a damaged one it takes what can be read and says in `left_out` what is missing.
+    """
+    path = Path(path)
+    source = Source(path)
+    stream = EventStream(source.blocks())
+    collector = Collector()
+    for events in stream:
+        collector.add(events)
+    _refuse_what_is_no_trace(path, source, stream, collector)
+    return build_trace(path, stream.metadata, collector, _left_out(source, stream))
+
+
+def _refuse_what_is_no_trace(path: Path, source: Source, stream: EventStream, collector: Collector) -> None:
+    damage = f" ({source.damage})" if source.damage else ""
+    if not stream.looks_like_json:
+        raise TraceError(f"{path} is not JSON{damage}: give a trace that torch.profiler exported.")
+    if not stream.found_events:
+        raise TraceError(f"{path} has no traceEvents{damage}: give a trace that torch.profiler exported.")
+    if collector.num_timed == 0:
+        raise TraceError(f"{path} holds no timed event{damage}: record at least one whole step.")
+
+
+def _left_out(source: Source, stream: EventStream) -> list[str]:
+    said = []
+    if stream.cut_off:
+        why = f" ({source.damage})" if source.damage else ""
+        said.append(f"The file is cut off{why}: what came after its last whole event is missing.")
+    elif source.damage:
+        said.append(f"Reading ended early: {source.damage}.")
+    if stream.num_dropped:
+        said.append(f"{stream.num_dropped} events are not valid JSON and were left out.")
+    if not stream.metadata_is_whole:
+        said.append("The metadata is not valid JSON; only the parts that could be told apart were read.")
+    return said

@@ -1,0 +1,71 @@
+"""Bytes of a trace file, plain or gzip, in blocks of bounded size; knows nothing of JSON or events."""
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+BLOCK_BYTES = 1 << 21  # 2 MiB: long enough for the decoder, and its objects stay below 10 MB
+_GZIP = b"\x1f\x8b"
+_READ_BYTES = 1 << 16  # what damage in the compressed data can cost at most
+
+
+class TraceError(ValueError):
+    """A trace that cannot be used: one sentence that names the file and the remedy."""
+
+
+class Source:
+    """Iterates over the uncompressed blocks of a file; `damage` says why the data ended early, if it did."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damage: str | None = None
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the content; an unreadable file raises TraceError, a damaged one ends with `damage` set."""
+        try:
+            with self.path.open("rb") as file:
+                magic = file.read(2)
+                if not magic:
+                    raise TraceError(f"{self.path} is empty: record the trace again.")
+                file.seek(0)
+                yield from self._gunzip(file) if magic == _GZIP else _plain(file)
+        except FileNotFoundError:
+            raise TraceError(f"{self.path} does not exist: check the path.") from None
+        except IsADirectoryError:
+            raise TraceError(f"{self.path} is a folder: name a trace file in it.") from None
+        except PermissionError:
+            raise TraceError(f"{self.path} may not be read: change its permissions.") from None
+        except OSError as error:
+            raise TraceError(
+                f"{self.path} could not be read ({error.strerror or error}): copy it to a local disk."
+            ) from None
+
+    def _gunzip(self, file: BinaryIO) -> Iterator[bytes]:
+        # Not gzip.GzipFile: on a truncated file it throws away what it had already decompressed.
+        inflater = zlib.decompressobj(wbits=31)
+        data = b""
+        while True:
+            data = data or file.read(_READ_BYTES)
+            if not data:
+                yield inflater.flush()
+                self.damage = None if inflater.eof else "the gzip data is cut off"
+                return
+            try:
+                block = inflater.decompress(data, BLOCK_BYTES)
+            except zlib.error:
+                self.damage = "the gzip data is damaged"
+                return
+            if block:
+                yield block
+            data = inflater.unconsumed_tail
+            if inflater.eof:
+                data = inflater.unused_data or file.read(_READ_BYTES)
+                if not data.startswith(_GZIP[: len(data)]) or not data:
+                    return
+                inflater = zlib.decompressobj(wbits=31)
+
+
+def _plain(file: BinaryIO) -> Iterator[bytes]:
+    while block := file.read(BLOCK_BYTES):
+        yield block

@@ -1,0 +1,153 @@
+"""`Trace`: what one profiler file holds, as immutable columns, with the joins between them.
+
+It knows neither the file's format nor what its numbers mean for speed.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lightning_perfwatch.trace.columns import (
+    ABSENT,
+    Bools,
+    Copies,
+    DeviceSpans,
+    Fills,
+    Ints,
+    Operators,
+    Runtime,
+    Spans,
+    Steps,
+)
+from lightning_perfwatch.trace.intervals import Floats
+
+DATALOADER_PREFIXES = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
+
+# Calls that return only when the device has done something. Those of XPU are its unified runtime's.
+_SYNCHRONISING = re.compile(
+    r"(?:cuda|cu|hip)(?:Stream|Device|Event|Ctx)Synchronize(?:_ptsz|_v\d+)?"
+    r"|(?:cuda|hip|cu)Memcpy(?:2D|3D|HtoD|DtoH|DtoD|WithStream)?(?:_v2|_ptds)?"
+    r"|ur(?:QueueFinish|EventWait)|ze(?:CommandQueue|CommandList|Event)(?:Host)?Synchronize"
+)
+
+
+class Thread(NamedTuple):
+    """A lane of the file: a host thread, or a stream of a device."""
+
+    pid: int | str | None
+    tid: int | str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One trace. Times are microseconds from its first event, which the file puts at `origin_us`."""
+
+    path: Path
+    metadata: dict[str, Any]
+    num_events: int
+    left_out: tuple[str, ...]
+    origin_us: float
+    start_us: float
+    end_us: float
+    names: tuple[str, ...]
+    threads: tuple[Thread, ...]
+    steps: Steps
+    device_steps: Steps
+    ops: Operators
+    kernels: DeviceSpans
+    copies: Copies
+    fills: Fills
+    runtime: Runtime
+    annotations: Spans
+    device_annotations: Spans
+    python_frames: Spans
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that wrote the file, None where it does not say (single processes don't)."""
+        info = self.metadata.get("distributedInfo")
+        rank = info.get("rank") if isinstance(info, dict) else None
+        return rank if isinstance(rank, int) and not isinstance(rank, bool) else None
+
+    @property
+    def base_time_ns(self) -> int | None:
+        """Unix time that the file's timestamps count from, None where they are absolute or unknown."""
+        base = self.metadata.get("baseTimeNanoseconds")
+        return base if isinstance(base, int) else None
+
+    @cached_property
+    def device_names(self) -> dict[int, str]:
+        """Device index to its name, for the devices that the file describes."""
+        described = self.metadata.get("deviceProperties")
+        found = {}
+        for device in described if isinstance(described, list) else ():
+            if isinstance(device, dict) and isinstance(device.get("id"), int) and device.get("name"):
+                found[device["id"]] = str(device["name"])
+        return found
+
+    def device_name(self, index: int) -> str | None:
+        """The name of a device; where the file numbers devices otherwise (ROCm), its only model."""
+        models = set(self.device_names.values())
+        return self.device_names.get(index) or (models.pop() if len(models) == 1 else None)
+
+    @cached_property
+    def device_work(self) -> DeviceSpans:
+        """Kernels, copies and fills together, in this order."""
+        parts: tuple[DeviceSpans, ...] = (self.kernels, self.copies, self.fills)
+        fields = DeviceSpans.__dataclass_fields__
+        return DeviceSpans(**{key: np.concatenate([getattr(part, key) for part in parts]) for key in fields})
+
+    @cached_property
+    def dataloader(self) -> Spans:
+        """Host time in the data loader's `__next__`, whatever category the file gives it."""
+        return self.annotations.take(self.named(self.annotations, DATALOADER_PREFIXES))
+
+    @cached_property
+    def syncs(self) -> Runtime:
+        """Runtime calls that may make the host wait: synchronisations, blocking and to-host copies."""
+        blocking = self.matching(self.runtime, lambda name: _SYNCHRONISING.fullmatch(name) is not None)
+        to_host = self.launches(self.copies.take(self.copies.direction == "DtoH"))
+        blocking[to_host[to_host >= 0]] = True
+        if len(self.steps):
+            # The profiler itself waits for the device when it stops.
+            blocking &= self.runtime.start_us < self.steps.end_us.max()
+        return self.runtime.take(blocking)
+
+    def named(self, spans: Spans, prefixes: str | tuple[str, ...]) -> Bools:
+        """Mask of the rows whose name starts with one of the prefixes."""
+        return self.matching(spans, lambda name: name.startswith(prefixes))
+
+    def matching(self, spans: Spans, wanted: Callable[[str], bool]) -> Bools:
+        """Mask of the rows whose name is wanted; asks once per name, not once per row."""
+        hits = np.fromiter((wanted(name) for name in self.names), np.bool_, len(self.names))
+        return np.asarray(hits[spans.name], dtype=np.bool_)
+
+    def launches(self, work: DeviceSpans) -> Ints:
+        """For each row of device work the row in `runtime` that started it, or -1 where there is no record.
+
+        Work launched before the recording has none; a graph launch starts many kernels; a correlation id that
+        several calls share belongs to the first of them.
+        """
+        ids, rows = self._calls_by_correlation
+        if len(ids) == 0:
+            return np.full(len(work), ABSENT, dtype=np.int64)
+        at = np.minimum(np.searchsorted(ids, work.correlation), len(ids) - 1)
+        return np.where(ids[at] == work.correlation, rows[at], ABSENT).astype(np.int64)
+
+    @cached_property
+    def _calls_by_correlation(self) -> tuple[Ints, Ints]:
+        known = np.flatnonzero(self.runtime.correlation > 0)
+        ids, first = np.unique(self.runtime.correlation[known], return_index=True)
+        return ids, known[first]
+
+    def launched_us(self, work: DeviceSpans) -> Floats:
+        """For each row of device work when the host began to launch it, NaN where there is no record."""
+        rows = self.launches(work)
+        if len(self.runtime) == 0:
+            return np.full(len(work), np.nan)
+        return np.where(rows >= 0, self.runtime.start_us[rows], np.nan)

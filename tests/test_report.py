@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from lightning_perfwatch.diagnosis import Diagnosis
+from lightning_perfwatch.evidence import PHASES, Counted, Evidence, Interval, RankSummary, StepTimes
+from lightning_perfwatch.report import Rates, Report, from_json, to_json
+from tests.reporters.factories import REPORTS, finding, report
+
+CONTRACT = {
+    "schema_version",
+    "run",
+    "throughput",
+    "phases",
+    "windows",
+    "top_ops",
+    "findings",
+    "skipped",
+    "overhead",
+    "ranks",
+    "window_s",
+    "devices",
+}
+
+
+def interval(**changes: object) -> Interval:
+    known: dict[str, object] = {
+        "last_step": 10,
+        "num_steps": 10,
+        "duration_s": 2.0,
+        "samples": 40,
+        "tokens": 4000,
+        "clean": True,
+    }
+    return Interval(**{**known, **changes})  # type: ignore[arg-type]
+
+
+def counted(*intervals: Interval) -> Counted:
+    return Counted(num_batches=20, num_optimizer_steps=20, samples=80, tokens=8000, intervals=intervals)
+
+
+def rank(number: int, tokens_per_s: float | None, samples_per_s: float | None = 20.0) -> RankSummary:
+    return RankSummary(number, "node", tokens_per_s, samples_per_s, 0.2, 0.1)
+
+
+def steps(*rows: tuple[float, ...]) -> StepTimes:
+    return StepTimes(np.array(rows, dtype=np.float64))
+
+
+def report_of(evidence: Evidence) -> Report:
+    return Report.of(evidence, Diagnosis())
+
+
+def test_nothing_measured_is_none_everywhere() -> None:
+    throughput = report_of(Evidence()).throughput
+
+    assert throughput.tokens_per_s is throughput.samples_per_s is throughput.steps_per_s is None
+    assert throughput.step_time_s is None
+    assert throughput.mfu is None
+    assert report_of(Evidence()).phases == {}
+
+
+def test_steps_that_were_never_taken_have_no_time_and_no_phases() -> None:
+    empty = report_of(Evidence(steps=StepTimes(np.empty((0, len(PHASES))))))
+
+    assert empty.throughput.step_time_s is None
+    assert empty.phases == {}
+
+
+def test_phases_add_up_to_the_step() -> None:
+    measured = report_of(Evidence(steps=steps((1, 0, 2, 3, 1, 0, 1), (3, 0, 2, 3, 1, 0, 1))))
+
+    assert tuple(measured.phases) == PHASES
+    assert sum(phase.share for phase in measured.phases.values()) == pytest.approx(1.0)
+    assert measured.throughput.step_time_s is not None
+    assert sum(phase.s_per_step for phase in measured.phases.values()) == measured.throughput.step_time_s.mean
+    assert measured.phases["data_wait"].s_per_step == 2.0
+
+
+def test_clean_intervals_are_preferred() -> None:
+    first = interval(duration_s=100.0, clean=False)
+
+    assert Rates.of(counted(first, interval(), interval(duration_s=3.0))) == Rates(
+        tokens_per_s=1600.0, samples_per_s=16.0, steps_per_s=4.0
+    )
+
+
+def test_a_short_run_is_judged_without_its_first_interval_and_at_last_by_it() -> None:
+    slow, fast = interval(duration_s=100.0, clean=False), interval(clean=False)
+
+    assert Rates.of(counted(slow, fast)).tokens_per_s == 2000.0
+    assert Rates.of(counted(slow)).tokens_per_s == 40.0
+
+
+@pytest.mark.parametrize("intervals", [(), (interval(duration_s=0.0),)], ids=["no interval", "no time"])
+def test_no_time_gives_no_rate(intervals: tuple[Interval, ...]) -> None:
+    assert Rates.of(counted(*intervals)) == Rates(None, None, None)
+
+
+def test_an_unknown_amount_makes_its_own_rate_unknown_and_no_other() -> None:
+    assert Rates.of(counted(interval(), interval(tokens=None))) == Rates(None, 20.0, 5.0)
+
+
+def test_throughput_is_the_sum_over_all_ranks() -> None:
+    evidence = Evidence(counted=counted(interval()), ranks=(rank(0, 2000.0), rank(1, 1500.0)))
+    throughput = report_of(evidence).throughput
+
+    assert throughput.tokens_per_s == 3500.0
+    assert throughput.tokens_per_s_rank == 2000.0
+    assert throughput.samples_per_s == 40.0
+    assert throughput.steps_per_s == 5.0
+
+
+def test_one_rank_that_is_unknown_makes_the_sum_unknown() -> None:
+    evidence = Evidence(counted=counted(interval()), ranks=(rank(0, 2000.0), rank(1, None)))
+
+    assert report_of(evidence).throughput.tokens_per_s is None
+    assert report_of(evidence).throughput.tokens_per_s_rank == 2000.0
+
+
+@pytest.mark.parametrize("name", [name for name in REPORTS if name != "hostile names"])
+def test_a_report_comes_back_from_json_as_it_was(name: str) -> None:
+    assert from_json(to_json(REPORTS[name])) == REPORTS[name]
+
+
+def test_json_opens_with_the_schema_version_and_keeps_the_contract() -> None:
+    document = json.loads(to_json(Report()))
+
+    assert next(iter(document)) == "schema_version"
+    assert document["schema_version"] == 1
+    assert set(document) >= CONTRACT
+    assert document["throughput"]["tokens_per_s"] is None
+
+
+def test_a_finding_carries_its_gain_beside_its_share() -> None:
+    found = (finding(share=0.5), finding(share=None), finding(share=1.0))
+    document = json.loads(to_json(report(findings=found)))
+
+    assert [(one["share"], one["gain"]) for one in document["findings"]] == [
+        (0.5, 2.0),
+        (None, None),
+        (1.0, None),
+    ]
+
+
+def test_numbers_that_json_does_not_know_are_null_and_numpy_numbers_are_plain() -> None:
+    evidence = {"nan": math.nan, "f": np.float64(0.5), "i": np.int64(3)}
+    document = json.loads(to_json(report(findings=(finding(evidence=evidence),))))
+
+    assert document["findings"][0]["evidence"] == {"nan": None, "f": 0.5, "i": 3}
+
+
+def test_a_path_that_is_no_utf_8_does_not_cost_the_report() -> None:
+    assert from_json(to_json(Report(directory="/logs/\udcff"))).directory == "/logs/?"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"\xff\x00",
+        b'{"schema_version": 2}',
+        b"{}",
+        b'{"schema_version": 1, "run": 5}',
+        b'{"schema_version": 1, "phases": {"forward": {"share": "much"}}}',
+    ],
+)
+def test_what_is_no_report_is_refused_with_a_sentence(text: bytes) -> None:
+    with pytest.raises(ValueError, match=r"^This is no PerfWatch report: .*\.$"):
+        from_json(text)
+
+
+def test_fields_of_a_later_version_are_passed_over() -> None:
+    assert from_json(b'{"schema_version": 1, "of_tomorrow": 1}') == Report()

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightning_perfwatch import run_directory
+from lightning_perfwatch.evidence import Evidence, Window
+from lightning_perfwatch.report import Report
+from lightning_perfwatch.run_directory import RunDirectory, pack_trace
+from lightning_perfwatch.trace import breakdown
+
+LOADER = b'{"ph": "X", "cat": "user_annotation", "name": "enumerate(DataLoader)#_Iter.__next__", "ts": 1}'
+STEP = b'{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "ts": 0, "dur": 9}'
+
+
+def trace_text(num_steps: int = 1) -> bytes:
+    events: list[dict[str, Any]] = []
+    for step in range(num_steps):
+        start = 1000.0 * step
+        span = {"ph": "X", "pid": 1, "tid": 1, "args": {}}
+        name = f"ProfilerStep#{step}"
+        events.append({**span, "cat": "user_annotation", "name": name, "ts": start, "dur": 900.0})
+        events.append({**span, "cat": "cpu_op", "name": "aten::mm", "ts": start + 100.0, "dur": 300.0})
+    return json.dumps({"traceEvents": events}).encode()
+
+
+def window(trace: str | None, first_step: int = 0, **changes: Any) -> Window:
+    return Window(first_step=first_step, num_steps=3, planned_steps=3, trace=trace, **changes)
+
+
+def files(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+@pytest.mark.parametrize("chunk_bytes", [300, 301, 333, 8 << 20])
+@pytest.mark.parametrize("gap", [0, 1, 100, 241, 255, 256, 257])
+def test_loader_events_become_operators_also_across_chunks_and_nothing_else_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int, gap: int
+) -> None:
+    monkeypatch.setattr(run_directory, "_CHUNK_BYTES", chunk_bytes)
+    content = b"[" + b" " * gap + b",\r\n".join([LOADER, STEP, "µ\u2028".encode(), b"\x00\xff", LOADER] * 7) + b"]"
+    plain = tmp_path / "a.pt.trace.json"
+    plain.write_bytes(content)
+
+    pack_trace(plain, tmp_path / "a.gz")
+
+    expected = content.replace(LOADER, LOADER.replace(b"user_annotation", b"cpu_op"))
+    assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == expected
+    assert files(tmp_path) == ["a.gz"]
+
+
+def test_an_empty_trace_is_packed_too(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+
+    pack_trace(tmp_path / "a", tmp_path / "a.gz")
+
+    assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b""
+
+
+def test_a_failure_while_packing_leaves_the_plain_trace_and_nothing_half_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "a").write_bytes(b"[]")
+    monkeypatch.setattr(run_directory, "_with_visible_loader", full_disk)
+
+    with pytest.raises(OSError, match="No space left"):
+        pack_trace(tmp_path / "a", tmp_path / "a.gz")
+
+    assert files(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_bytes() == b"[]"
+
+
+def test_a_trace_that_can_not_be_packed_is_read_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    directory = RunDirectory(tmp_path)
+    (tmp_path / "w.pt.trace.json").write_bytes(trace_text())
+    directory.write_evidence(Evidence(windows=(window("w.pt.trace.json"),)))
+    monkeypatch.setattr(run_directory, "pack_trace", full_disk)
+
+    report = directory.analyze(rules=())
+
+    assert report.windows[0].trace == "w.pt.trace.json"
+    assert report.window_s is not None
+
+
+def test_evidence_without_a_trace_gives_a_report_that_is_stored(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path / "not" / "there yet")
+    directory.write_evidence(Evidence(notes=("a note",)))
+
+    report = directory.analyze(rules=())
+
+    assert report == Report(notes=("a note",), directory=str(directory.path))
+    assert directory.read_report() == report
+    assert files(directory.path) == ["evidence.json", "report.json"]
+
+
+def test_analysis_packs_the_traces_and_reads_them_again_the_second_time(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    (tmp_path / "w.pt.trace.json").write_bytes(trace_text(3))
+    directory.write_evidence(Evidence(windows=(window("w.pt.trace.json"), window(None, 50, reason="disk full"))))
+
+    first = directory.analyze(rules=())
+    second = directory.analyze(rules=())
+
+    assert files(tmp_path) == ["evidence.json", "report.json", "w.pt.trace.json.gz"]
+    assert first == second
+    assert first.windows[0].trace == "w.pt.trace.json.gz"
+    assert first.top_ops[0].name == "aten::mm"
+
+
+def test_the_last_complete_window_that_can_be_read_is_judged(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    for name, content in (
+        ("first", trace_text(1)),
+        ("second", trace_text(2)),
+        ("broken", b"{"),
+        ("partial", trace_text(4)),
+    ):
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
+    windows = [
+        window("first.gz"),
+        window("second.gz", 10),
+        window("broken.gz", 20),
+        window("lost.gz", 30),
+        window("partial.gz", 40, partial=True),
+    ]
+
+    trace, reason = directory.read_trace(windows)
+
+    assert reason is None
+    assert trace is not None
+    assert directory.read_trace(windows[:0]) == (None, None)
+    expected, _ = directory.read_trace([windows[1]])
+    assert expected is not None
+    assert breakdown(trace) == breakdown(expected)
+
+
+def test_a_trace_that_can_not_be_read_is_the_reason_for_what_is_skipped(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    (tmp_path / "w.gz").write_bytes(b"no gzip")
+    directory.write_evidence(Evidence(windows=(window("w.gz"),)))
+
+    trace, reason = directory.read_trace([window("w.gz")])
+
+    assert trace is None
+    assert reason
+    assert directory.analyze(rules=()).window_s is None
+
+
+def test_a_directory_without_evidence_can_not_be_analysed(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        RunDirectory(tmp_path).analyze()
+    assert files(tmp_path) == []
