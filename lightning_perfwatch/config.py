@@ -129,8 +129,11 @@ def _plain_mapping(source: Any) -> dict[str, Any]:
         source = _read_yaml(Path(source))
     if not isinstance(source, (Mapping, DictConfig)):
         raise ValueError(f"PerfWatch settings must be a mapping, got {type(source).__name__}.")
+    objects = {} if isinstance(source, DictConfig) else {key: source[key] for key in ("rules",) if key in source}
     try:
-        config = source if isinstance(source, DictConfig) else OmegaConf.create(dict(source), flags=_ANY_OBJECT)
+        config = source
+        if not isinstance(source, DictConfig):  # rules are dataclasses, which OmegaConf would take apart
+            config = OmegaConf.create({key: source[key] for key in source if key not in objects}, flags=_ANY_OBJECT)
         missing = sorted(str(key) for key in OmegaConf.missing_keys(config))
         if missing:
             raise ValueError(f"PerfWatch setting {missing[0]!r} is mandatory ('???'): give it a value.")
@@ -150,7 +153,7 @@ def _plain_mapping(source: Any) -> dict[str, Any]:
         place = f"setting {key!r}" if key else "settings"
         raise ValueError(f"PerfWatch {place} can't be read: {str(error).splitlines()[0]}") from error
     assert isinstance(typed, dict)
-    return {str(key): value for key, value in typed.items()}
+    return {**{str(key): value for key, value in typed.items()}, **objects}
 
 
 _ANY_OBJECT = {"allow_objects": True}

@@ -105,7 +105,8 @@ class Session:
 
     def _window_closed(self, window: Window) -> None:
         if window.trace is not None and self._is_first:
-            self._analyst.begin(self._fit.evidence())
+            with self._fit.outside_steps():
+                self._analyst.begin(self._fit.evidence())
 
     def _show_window(self, report: Report | None) -> None:
         if report is not None and not self._quiet:

@@ -37,10 +37,10 @@ class Analysis:
     """
 
     def __init__(self, directory: RunDirectory, arguments: Sequence[str] = ()) -> None:
-        self._directory = directory
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
         if not sys.executable:
             raise AnalysisError("this interpreter has no executable to start")
+        self._directory = directory
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
         command = [
             sys.executable,
             "-m",
@@ -60,6 +60,7 @@ class Analysis:
                 start_new_session=True,  # a Ctrl-C in the terminal is for the training
             )
         except OSError as error:
+            self._errors.close()
             raise AnalysisError(f"no process could be started: {error}") from error
 
     @property
@@ -75,21 +76,24 @@ class Analysis:
         """
         try:
             status = self._process.wait(timeout=longest_s)
+            last_words = "" if status == 0 else self._last_words()
         except subprocess.TimeoutExpired:
-            self.end()
             raise AnalysisError(f"it was not done after {longest_s:.0f} s and was ended") from None
+        finally:
+            self.end()
         if status != 0:
-            raise AnalysisError(f"it ended with status {status}{self._last_words()}")
+            raise AnalysisError(f"it ended with status {status}{last_words}")
         try:
             return self._directory.read_report()
         except (OSError, ValueError) as error:
             raise AnalysisError(f"its report can't be read: {error}") from error
 
     def end(self) -> None:
-        """End the child if it still runs."""
+        """End the child if it still runs; idempotent."""
         if self.is_running:
             self._process.kill()
             self._process.wait()
+        self._errors.close()
 
     def _last_words(self) -> str:
         self._errors.seek(0)

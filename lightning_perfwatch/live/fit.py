@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,10 @@ class FitWatch:
         if due or self._is_clean(self._step) != self._is_clean(self._step - 1):
             self._close_interval()
         return StepResult(window, self._take_row(global_step) if due else None)
+
+    def outside_steps(self) -> AbstractContextManager[None]:
+        """Within this context the time is PerfWatch's own and belongs to no step."""
+        return self._timer.capture
 
     def validation_begins(self) -> None:
         """``on_validation_start``."""

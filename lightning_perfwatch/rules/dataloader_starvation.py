@@ -66,7 +66,7 @@ class DataloaderStarvation(Rule):
         wait_s, step_s = steps.phase_s("data_wait"), steps.mean_step_s
         workers = None if loader is None else loader.num_workers
         load_s = steps.host_phase_s("data_wait") if workers == 0 else workers * step_s if workers else None
-        plan = None if load_s is None or run is None else _Plan.of(load_s, step_s - wait_s, run.num_cpus)
+        plan = None if load_s is None or run is None else _Plan.of(load_s, wait_s, step_s, run.num_cpus)
         numbers = {
             "wait_s": wait_s,
             "step_s": step_s,
@@ -115,13 +115,15 @@ class _Plan:
 
     needed: int
     chosen: int
+    wait_s: float
     left_s: float
 
     @classmethod
-    def of(cls, load_s: float, rest_s: float, num_cpus: int) -> _Plan:
+    def of(cls, load_s: float, wait_s: float, step_s: float, num_cpus: int) -> _Plan:
+        rest_s = max(0.0, step_s - wait_s)
         needed = max(1, math.ceil(load_s / rest_s)) if rest_s > 0 else num_cpus + 1
         chosen = min(needed, num_cpus)
-        return cls(needed, chosen, max(0.0, load_s / chosen - max(0.0, rest_s)))
+        return cls(needed, chosen, wait_s, max(0.0, load_s / chosen - rest_s))
 
 
 def _cause(workers: int | None, load_s: float | None, probe: LoadProbe | None) -> str:
@@ -146,13 +148,14 @@ def _advice(loader: LoaderInfo | None, plan: _Plan | None, probe: LoadProbe | No
             f"process may use, and {plan.needed} would be needed."
         )
     setting = f"Set num_workers={plan.chosen} in the training DataLoader"
-    if plan.needed > plan.chosen:
+    if plan.needed > plan.chosen and plan.left_s > _NOTABLE_SHARE * plan.wait_s:
         return (
             f"{setting} (all CPUs that this process may use; {plan.needed} would be needed) and {cheaper}: about "
             f"{plan.left_s * 1e3:.0f} ms of waiting would be left."
         )
     persistent = "" if loader.persistent_workers else ", with persistent_workers=True"
-    return f"{setting}{persistent}: that hides the loading behind the step."
+    most = "most of " if plan.needed > plan.chosen else ""
+    return f"{setting}{persistent}: that hides {most}the loading behind the step."
 
 
 def _pinning(steps: StepTimes, loader: LoaderInfo | None, run: RunInfo | None, least_share: float) -> str:

@@ -35,12 +35,15 @@ class SlowHook(Rule):
     warning_share: float = 0.05
     critical_share: float = 0.25
     min_ms_per_step: float = 0.5
+    min_steps: int = 5
 
     needs: ClassVar[tuple[str, ...]] = ("run", "hooks", "steps")
 
     def skip_reason(self, evidence: Evidence) -> str | None:
         """As for all rules, and on a GPU without a trace of it."""
         reason = super().skip_reason(evidence)
+        if reason is None and evidence.steps is not None and evidence.steps.num_steps < self.min_steps:
+            return f"{evidence.steps.num_steps} steady steps are too few, {self.min_steps} are needed"
         on_device = evidence.run is not None and evidence.run.device_is_asynchronous
         if reason is None and on_device and _idle_share(evidence) is None:
             return "a hook's time on the host costs only what the device idles, and no trace tells that"

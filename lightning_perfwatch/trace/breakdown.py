@@ -28,9 +28,10 @@ _COMMUNICATION = re.compile(
 class DeviceBreakdown:
     """One device in the window. Shares are of the window's length.
 
-    Busy is the union of kernels, copies and fills over all streams. Idle is the rest; its four parts add up:
+    Busy is the union of kernels, copies and fills over all streams. Idle is the rest; its five parts add up:
     `data_idle_share` under the data loader, `sync_idle_share` exposed by host synchronisation (what would go
-    if the host never waited), `launch_idle_share` other time in which the next launch came too late, and
+    if the host never waited), `launch_idle_share` and `stall_idle_share` other time in which the next launch came
+    too late (the host was launching, or was busy with something that the profiler did not see), and
     `other_idle_share` (work was queued, or nothing is known about its launch). The parts are None where the
     trace has no host calls.
     """
@@ -49,6 +50,7 @@ class DeviceBreakdown:
     sync_idle_share: float | None
     launch_idle_share: float | None
     other_idle_share: float | None
+    stall_idle_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ def _device(trace: Trace, index: int, window: Window, counted: Bools) -> DeviceB
         sync_idle_share=_part(causes, "sync_us", window),
         launch_idle_share=_part(causes, "launch_us", window),
         other_idle_share=_part(causes, "other_us", window),
+        stall_idle_share=_part(causes, "stall_us", window),
     )
 
 

@@ -29,6 +29,8 @@ from lightning_perfwatch.trace.trace import Thread, Trace
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})")
 _COPY = re.compile(r"([HDP]to[HDP])(?:\s*\((\w+) -> (\w+)\))?")
+# "CopyHostToDevice" of older ROCm; "M2D" and "H2D" of XPU, where M is memory that the driver does not know.
+_OTHER_COPY = re.compile(r"Copy(Host|Device)To(Host|Device)|\b([MHD])2([MHD])\b")
 # Unfinished events have been seen with lengths that wrapped around zero. Nobody records a day.
 _MAX_US = 86_400e6
 # The profiler opens one more step when it is stopped; with less than this part of the others' operators it is
@@ -40,12 +42,15 @@ _DTYPES: dict[str, npt.DTypeLike] = {
     "tid": np.int32,
     "start_us": np.float64,
     "dur_us": np.float64,
+    "dims": np.int32,
+    "types": np.int32,
     "correlation": np.int64,
     "device": np.int32,
     "stream": np.int64,
     "bytes": np.int64,
 }
 _ALWAYS = ("name", "tid", "start_us", "dur_us")
+_INPUTS = ("dims", "types")
 Columns = dict[str, npt.NDArray[Any]]
 
 
@@ -70,6 +75,7 @@ def build_trace(path: Path, metadata: dict[str, Any], collected: Collector, left
         end_us=end_us,
         names=names,
         threads=tuple(Thread(*lane) for lane in collected.lanes.numbers),
+        inputs=tuple(text.decode("utf-8", "replace") for text in collected.inputs),
         steps=steps,
         device_steps=_steps(device, names),
         ops=ops,
@@ -85,7 +91,7 @@ def build_trace(path: Path, metadata: dict[str, Any], collected: Collector, left
 
 def _whole(kind: Kind, group: Group) -> Columns:
     """One group's columns, sorted by start."""
-    keys = (*_ALWAYS, *ARGUMENTS.get(kind, ()))
+    keys = (*_ALWAYS, *(_INPUTS if kind is Kind.OPERATOR else ARGUMENTS.get(kind, ())))
     columns = {key: group.column(key, _DTYPES[key]) for key in keys}
     order = np.argsort(columns["start_us"], kind="stable")
     return {key: column[order] for key, column in columns.items()}
@@ -179,9 +185,19 @@ def _copies(columns: Columns, names: tuple[str, ...]) -> Copies:
     """Direction and memory kinds stand in the name: "Memcpy HtoD (Pageable -> Device)"."""
     rows = columns["name"]
     matches = [_COPY.search(names[row]) for row in range(len(names))] if len(rows) else []
-    direction = np.array([match[1] if match else "" for match in matches], "<U4")
+    direction = np.array(
+        [match[1] if match else _other_direction(names[row]) for row, match in enumerate(matches)], "<U4"
+    )
     hosts = [{match[2], match[3]} if match else set() for match in matches]
     pageable = np.array(["Pageable" in host for host in hosts], np.bool_)
     pinned = np.array(["Pinned" in host for host in hosts], np.bool_)
     fills = _fills(columns)
     return Copies(**vars(fills), direction=direction[rows], pageable=pageable[rows], pinned=pinned[rows])
+
+
+def _other_direction(name: str) -> str:
+    found = _OTHER_COPY.search(name)
+    if found is None:
+        return ""
+    source, target = ((found[1] or found[3])[0], (found[2] or found[4])[0])
+    return f"{source}to{target}".replace("M", "H")

@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from lightning_perfwatch.trace.columns import ABSENT, Kind, kind_of
-from lightning_perfwatch.trace.decode import Args, Event
+from lightning_perfwatch.trace.columns import Kind, kind_of
+from lightning_perfwatch.trace.event import ABSENT, NOTHING, Args, Event
 from lightning_perfwatch.trace.intervals import Floats
 
 KeyT = TypeVar("KeyT")
@@ -79,6 +79,7 @@ class Collector:
     def __init__(self) -> None:
         self.groups = {kind: Group() for kind in Kind}
         self.names: Interned[str] = Interned()
+        self.inputs: Interned[bytes] = Interned()
         self.lanes = Lanes()
         self.num_events = 0
         self.num_timed = 0
@@ -103,6 +104,8 @@ class Collector:
             chosen = {key: column[rows] for key, column in columns.items()}
             if kind in ARGUMENTS:
                 chosen |= _arguments([timed[row] for row in rows.tolist()], ARGUMENTS[kind])
+            elif kind is Kind.OPERATOR:
+                chosen |= self._inputs([timed[row] for row in rows.tolist()])
             self.groups[kind].add(chosen)
 
     def _kinds_of(self, timed: list[Event]) -> npt.NDArray[np.int8]:
@@ -127,6 +130,15 @@ class Collector:
             "start_us": _since(self.origin, [event.ts or 0 for event in timed]) / self.per_us,
             "dur_us": _since(0, [event.dur or 0 for event in timed]) / self.per_us,
         }
+
+    def _inputs(self, events: list[Event]) -> dict[str, npt.NDArray[np.generic]]:
+        inputs = self.inputs
+        columns: dict[str, npt.NDArray[np.generic]] = {}
+        args = [event.args or _NO_ARGS for event in events]
+        for key in ("dims", "types"):
+            ids = [ABSENT if text is NOTHING else inputs[bytes(text)] for text in map(attrgetter(key), args)]
+            columns[key] = np.array(ids, np.int32)
+        return columns
 
 
 def _arguments(events: list[Event], keys: tuple[str, ...]) -> dict[str, npt.NDArray[np.generic]]:

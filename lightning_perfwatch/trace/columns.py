@@ -21,8 +21,6 @@ Strings: TypeAlias = npt.NDArray[np.str_]
 
 SpansT = TypeVar("SpansT", bound="Spans")
 
-ABSENT = -1  # a correlation, device, stream or byte count that the event does not have
-
 
 class Kind(IntEnum):
     """What an event is, whatever the file calls it."""
@@ -110,8 +108,13 @@ class Spans:
 
 @dataclass(frozen=True, eq=False)
 class Operators(Spans):
-    """Host operators; `self_us` is the time in which no other operator of its thread ran inside it."""
+    """Host operators; `self_us` is the time in which no other operator of its thread ran inside it.
 
+    `dims` and `types` are ids into `Trace.inputs`, ABSENT (-1) where the profiler recorded no shapes.
+    """
+
+    dims: Ids
+    types: Ids
     self_us: Floats
 
 

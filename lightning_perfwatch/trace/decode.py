@@ -14,41 +14,17 @@ from typing import Any
 
 import msgspec
 
-from lightning_perfwatch.trace.columns import ABSENT
+from lightning_perfwatch.trace.event import Event, lenient
+from lightning_perfwatch.trace.mend import mended
 
 _HEADER_BYTES = 64 << 20  # `traceEvents` must begin within this, and one event must end within this
 _RETRY_BYTES = 16 << 20  # how long to look for a better place to cut before taking the text apart
 _BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*")')
 _ARRAY_END = re.compile(rb"\}\s*,?\s*\](?=\s*(?:[,}]|$))")
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*')
-_LONE_SURROGATE = re.compile(rb"(?i)\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}")
-_NO_NUMBER = re.compile(rb"(?<=[:\[,])(\s*)[-+]?(?:NaN|nan|Infinity|inf)(?=\s*[,\]}])")
 _MAX_JOINED_PIECES = 64
 # Metadata worth saving from a header that is not valid JSON as a whole.
 _PRECIOUS_KEYS = ("distributedInfo", "deviceProperties", "trace_id", "baseTimeNanoseconds", "displayTimeUnit")
-
-
-class Args(msgspec.Struct, gc=False):
-    """The arguments of an event that become columns."""
-
-    correlation: int | None = ABSENT
-    device: int | None = ABSENT
-    stream: int | None = ABSENT
-    bytes: int | None = ABSENT
-
-
-class Event(msgspec.Struct, gc=False):
-    """One event of the file, before anything is made of it."""
-
-    ph: str = ""
-    cat: str | None = None
-    name: str = ""
-    pid: int | str | float | None = None
-    tid: int | str | float | None = None
-    ts: int | float | None = None
-    dur: int | float | None = None
-    args: Args | None = None
-
 
 _EVENTS = msgspec.json.Decoder(list[Event])
 _ANYTHING = msgspec.json.Decoder(list[Any])
@@ -178,7 +154,7 @@ class EventStream:
     def _repair(self, last: tuple[int, int] | None) -> tuple[list[Event], bool]:
         """The events of a buffer that does not decode as it is: mended as a whole, else one by one."""
         cut, resume = last if last is not None and not self._ended else (len(self._buffer), len(self._buffer))
-        text, rest = _mended(self._buffer[:cut]), self._buffer[resume:]
+        text, rest = mended(self._buffer[:cut]), self._buffer[resume:]
         events = _decode(text, len(text))
         if events is not None:
             self._buffer = rest
@@ -193,21 +169,22 @@ class EventStream:
 
     def _one_by_one(self, text: bytes) -> tuple[list[Event], bool]:
         """Every event of `text` that can be read alone; the rest is counted."""
-        pieces = [piece + b"}" for piece in _BETWEEN.split(text)]
-        pieces[-1] = pieces[-1][:-1]
+        between = [(found.start() + 1, found.end()) for found in _BETWEEN.finditer(text)]
+        starts = [0, *(resume for _, resume in between)]
+        ends = [*(cut for cut, _ in between), len(text)]
         events: list[Event] = []
         at = 0
-        while at < len(pieces):
-            found, used, closed = _first_value(pieces, at)
-            if found is None:
-                # An event that the file does not finish is not broken: it is cut off.
-                self.num_dropped += not (self._ended and at + 1 == len(pieces))
-            else:
-                events.extend(found)
-            at += used
-            if closed:
-                self._buffer = b",".join(pieces[at:]) + self._buffer
+        while at < len(starts):
+            found, used = _first_value(text, starts[at], ends[at : at + _MAX_JOINED_PIECES])
+            if found is None and (closing := _last_event(text, starts[at], ends[at])) is not None:
+                events.extend(closing[0])
+                self._buffer = text[closing[1] :] + self._buffer
                 return events, True
+            # An event that the file does not finish is not broken: it is cut off.
+            if found is None and not (self._ended and at + 1 == len(starts)):
+                self.num_dropped += 1
+            events.extend(found or ())
+            at += used
         return events, False
 
     def _close(self) -> None:
@@ -220,7 +197,7 @@ class EventStream:
             self._add_metadata(b"{" + tail)
 
     def _add_metadata(self, text: bytes) -> None:
-        for attempt in (text, _mended(text)):
+        for attempt in (text, mended(text)):
             try:
                 self.metadata.update(msgspec.json.decode(attempt, type=dict[str, Any]))
                 return
@@ -244,69 +221,25 @@ def _decode(text: bytes, end: int) -> list[Event] | None:
         return None
 
 
-def _first_value(pieces: list[bytes], at: int) -> tuple[list[Event] | None, int, bool]:
-    """Events of the value that begins at a piece, how many pieces it took, whether the list ended there."""
-    text = pieces[at]
-    for used in range(1, _MAX_JOINED_PIECES + 1):
+def _first_value(text: bytes, start: int, ends: list[int]) -> tuple[list[Event] | None, int]:
+    """The event that begins at `start` and the number of pieces it takes; None and 1 where it can't be read."""
+    for used, end in enumerate(ends, start=1):
         try:
-            values = _ANYTHING.decode(b"[" + text + b"]")
+            values = _ANYTHING.decode(b"".join((b"[", text[start:end], b"]")))
         except msgspec.DecodeError as error:
-            if (end := _ARRAY_END.search(text)) and (events := _decode(text, end.start() + 1)) is not None:
-                return events, used, True
             # "truncated" says that the cut went through a nested value: the next pieces belong to it.
-            if "truncated" not in str(error) or at + used >= len(pieces):
-                return None, 1, False
-            text += b"," + pieces[at + used]
+            if "truncated" not in str(error):
+                break
         except RecursionError:
-            return None, 1, False
+            break
         else:
-            events = [event for value in values if (event := _lenient(value)) is not None]
-            return (events if len(events) == len(values) else None), used, False
-    return None, 1, False
+            events = [event for value in values if (event := lenient(value)) is not None]
+            return (events if len(events) == len(values) else None), used
+    return None, 1
 
 
-def _lenient(value: object) -> Event | None:
-    """An event from a value whose fields have unexpected types: numbers as text, arguments as a list."""
-    if not isinstance(value, dict):
-        return None
-    args = value.get("args")
-    fields = {key: value[key] for key in Event.__struct_fields__ if key in value and key != "args"}
-    for key in ("ts", "dur"):
-        fields[key] = _number(fields.get(key))
-    for key in ("pid", "tid"):
-        if not isinstance(fields.get(key), int | str | float):
-            fields[key] = None
-    for key in ("ph", "name", "cat"):
-        fields[key] = str(fields.get(key) or "")
-    known = {key: _integer(args.get(key)) for key in Args.__struct_fields__} if isinstance(args, dict) else {}
-    return Event(**fields, args=Args(**known))
-
-
-def _number(value: object) -> float | int | None:
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return None
-    return value if isinstance(value, int | float) else None
-
-
-def _integer(value: object) -> int | None:
-    number = _number(value)
-    return int(number) if number is not None and abs(number) < 2**63 else None
-
-
-def _mended(text: bytes) -> bytes:
-    """JSON with the faults mended that profilers are known to write.
-
-    Raw control characters and stray backslashes in names, lone surrogates, invalid UTF-8, bare NaN, Infinity.
-    """
-    text = text.decode("utf-8", "replace").encode()
-    text = re.sub(rb"[\x00-\x1f]", b" ", text)
-    text = re.sub(
-        rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\',
-        lambda found: rb"\\" if len(found[0]) == 1 else found[0],
-        text,
-    )
-    text = _LONE_SURROGATE.sub(rb"\\ufffd", text)
-    return _NO_NUMBER.sub(rb"\1null", text)
+def _last_event(text: bytes, start: int, end: int) -> tuple[list[Event], int] | None:
+    """The event that begins at `start` and where the list ends after it, if it does so before `end`."""
+    found = _ARRAY_END.search(text, start, end)
+    events = None if found is None else _decode(text[start : found.start() + 1], found.start() + 1 - start)
+    return None if found is None or events is None else (events, found.end())

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_perfwatch.trace.columns import Bools, DeviceSpans
-from lightning_perfwatch.trace.intervals import Floats, covered_before, union
+from lightning_perfwatch.trace.intervals import Floats, covered_before, subtract, union
 from lightning_perfwatch.trace.trace import Trace
 from lightning_perfwatch.trace.window import Window
+
+# A launch takes the host 5 to 10 us and Python between two operators some tens; a host that does neither for a
+# hundred times that is not slow at launching but busy with something else.
+_STALL_US = 1000.0
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,7 @@ class IdleCauses:
 
     data_us: float
     sync_us: float
+    stall_us: float
     launch_us: float
     other_us: float
 
@@ -48,6 +53,8 @@ def idle_causes(trace: Trace, work: DeviceSpans, window: Window) -> IdleCauses |
     would be shorter by up to that time, until the host is ahead of the device again. They are given to it to
     that extent and no more: a short wait cannot explain a long gap, and a wait on a device that stays busy
     costs only the gap after it.
+
+    What remains of a late gap is a stall as far as the host ran nothing that the profiler saw, else slow launches.
     """
     if len(trace.runtime) == 0:
         return None
@@ -57,10 +64,12 @@ def idle_causes(trace: Trace, work: DeviceSpans, window: Window) -> IdleCauses |
     held = _covered(trace.syncs.intervals, _launch_before(trace, gaps.launched), gaps.launched)
     late = np.where(gaps.late, length - data, 0.0)
     sync = _given_to_syncs(length, late, held, gaps.caught_up)
+    stall = np.minimum(late - sync, _covered(_stalls(trace, window), gaps.start, gaps.end))
     return IdleCauses(
         data_us=float(data.sum()),
         sync_us=float(sync.sum()),
-        launch_us=float((late - sync).sum()),
+        stall_us=float(stall.sum()),
+        launch_us=float((late - sync - stall).sum()),
         other_us=float((length - data - late).sum()),
     )
 
@@ -86,6 +95,13 @@ def find_gaps(trace: Trace, work: DeviceSpans, window: Window) -> Gaps:
         late=late[at],
         caught_up=np.diff(num_ahead[at], prepend=0) > 0,
     )
+
+
+def _stalls(trace: Trace, window: Window) -> Floats:
+    """Where no thread of the host ran an operator or a call for long: a hook, a sleep, logging, I/O."""
+    active = np.concatenate((trace.ops.intervals, trace.runtime.intervals, trace.dataloader.intervals))
+    quiet = subtract(np.array([[window.start_us, window.end_us]]), active)
+    return quiet[quiet[:, 1] - quiet[:, 0] >= _STALL_US]
 
 
 def _given_to_syncs(length: Floats, late: Floats, held: Floats, caught_up: Bools) -> Floats:

@@ -32,12 +32,14 @@ def read_trace(path: Path) -> Trace:
 
 def _refuse_what_is_no_trace(path: Path, source: Source, stream: EventStream, collector: Collector) -> None:
     damage = f" ({source.damage})" if source.damage else ""
+    if damage and collector.num_timed == 0:
+        raise TraceError(f"{path} gives no event{damage}: copy it again or record another trace.")
     if not stream.looks_like_json:
-        raise TraceError(f"{path} is not JSON{damage}: give a trace that torch.profiler exported.")
+        raise TraceError(f"{path} is not JSON: give a trace that torch.profiler exported.")
     if not stream.found_events:
-        raise TraceError(f"{path} has no traceEvents{damage}: give a trace that torch.profiler exported.")
+        raise TraceError(f"{path} has no traceEvents: give a trace that torch.profiler exported.")
     if collector.num_timed == 0:
-        raise TraceError(f"{path} holds no timed event{damage}: record at least one whole step.")
+        raise TraceError(f"{path} holds no timed event: record at least one whole step.")
 
 
 def _left_out(source: Source, stream: EventStream) -> list[str]:

@@ -51,10 +51,12 @@ class Source:
                 yield inflater.flush()
                 self.damage = None if inflater.eof else "the gzip data is cut off"
                 return
+            before = inflater.copy()
             try:
                 block = inflater.decompress(data, BLOCK_BYTES)
             except zlib.error:
                 self.damage = "the gzip data is damaged"
+                yield _undamaged(before, data)
                 return
             if block:
                 yield block
@@ -64,6 +66,17 @@ class Source:
                 if not data.startswith(_GZIP[: len(data)]) or not data:
                     return
                 inflater = zlib.decompressobj(wbits=31)
+
+
+def _undamaged(inflater: "zlib._Decompress", data: bytes) -> bytes:
+    """What the data gives up to the damage: a call that fails keeps nothing, so it gets one byte at a time."""
+    found = []
+    try:
+        for at in range(len(data)):
+            found.append(inflater.decompress(data[at : at + 1]))
+    except zlib.error:
+        pass
+    return b"".join(found)
 
 
 def _plain(file: BinaryIO) -> Iterator[bytes]:

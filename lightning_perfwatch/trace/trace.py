@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lightning_perfwatch.trace.columns import (
-    ABSENT,
     Bools,
     Copies,
     DeviceSpans,
@@ -24,6 +23,7 @@ from lightning_perfwatch.trace.columns import (
     Spans,
     Steps,
 )
+from lightning_perfwatch.trace.event import ABSENT
 from lightning_perfwatch.trace.intervals import Floats
 
 DATALOADER_PREFIXES = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
@@ -45,7 +45,11 @@ class Thread(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """One trace. Times are microseconds from its first event, which the file puts at `origin_us`."""
+    """One trace. Times are microseconds from its first event, which the file puts at `origin_us`.
+
+    `names`, `threads` and `inputs` are what the ids in the columns stand for; an entry of `inputs` is the JSON
+    text of one operator's `Input Dims` or `Input type`.
+    """
 
     path: Path
     metadata: dict[str, Any]
@@ -56,6 +60,7 @@ class Trace:
     end_us: float
     names: tuple[str, ...]
     threads: tuple[Thread, ...]
+    inputs: tuple[str, ...]
     steps: Steps
     device_steps: Steps
     ops: Operators

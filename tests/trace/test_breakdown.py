@@ -198,6 +198,23 @@ def test_copy_shares_by_kind_of_memory() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "direction"),
+    [
+        ("Memcpy PtoP (Device -> Device)", "PtoP"),
+        ("Memcpy HtoH (Pinned -> Pinned)", "HtoH"),
+        ("CopyHostToDevice", "HtoD"),
+        ("CopyDeviceToHost", "DtoH"),
+        ("zeCommandListAppendMemoryCopy(M2D)", "HtoD"),
+        ("Memory Copy D2H", "DtoH"),
+        ("hipMemcpy of some kind", ""),
+    ],
+)
+def test_direction_of_a_copy_by_the_names_of_all_devices(name: str, direction: str) -> None:
+    recorded = trace(step(1, 0, 100), event(name, "gpu_memcpy", 0, 5, pid=0, tid=7))
+    assert recorded.copies.direction.tolist() == [direction]
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
@@ -312,6 +329,20 @@ def test_gap_before_queued_work_is_not_the_hosts() -> None:
     assert device.launch_idle_share == pytest.approx(0.1)
 
 
+def test_host_that_does_nothing_the_profiler_sees_is_not_slow_at_launching() -> None:
+    """A straggler's sleep: 4 ms without one operator or call, against 0.5 ms of ordinary launching."""
+    recorded = trace(
+        step(1, 0, 10_000),
+        op(0, 9),
+        *launched(0, 1000, 0, 1),
+        op(5_000, 500),
+        *launched(5_500, 4_500, 5_490, 2),
+    )
+    device = only_device(recorded)
+    assert device.stall_idle_share == pytest.approx(0.40)
+    assert device.launch_idle_share == pytest.approx(0.05)
+
+
 def test_delay_of_a_wait_reaches_the_gaps_until_the_host_is_ahead_again() -> None:
     """A 40 us wait, then three launches 10 us apart of 5 us kernels: 30 us less of gaps without the wait."""
     recorded = trace(
@@ -417,6 +448,7 @@ def test_real_trace_agrees_with_the_independent_reading(reading: dict[str, str])
     parts = (
         device.data_idle_share,
         device.sync_idle_share,
+        device.stall_idle_share,
         device.launch_idle_share,
         device.other_idle_share,
     )

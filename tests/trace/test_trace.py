@@ -211,6 +211,20 @@ def test_own_recording_gives_its_steps_and_operators(recorded_here: tuple[Trace,
     assert recorded.named(recorded.annotations, "odd ").sum() == 3
 
 
+def test_own_recording_gives_shapes_and_types(recorded_here: tuple[Trace, Path]) -> None:
+    recorded, _ = recorded_here
+    ops = recorded.ops.take(recorded.named(recorded.ops, "aten::addmm"))
+    assert {recorded.inputs[dims].replace(" ", "") for dims in ops.dims} == {"[[64],[8,64],[64,64],[],[]]"}
+    assert all(recorded.inputs[types].startswith('["float", "float"') for types in ops.types)
+
+
+def test_operators_without_recorded_shapes_have_none() -> None:
+    recorded = trace(op(0, 5), op(5, 5, args={"Input Dims": [[2, 3]]}))
+    assert recorded.ops.dims.tolist() == [-1, 0]
+    assert recorded.ops.types.tolist() == [-1, -1]
+    assert recorded.inputs == ("[[2, 3]]",)
+
+
 def test_own_recording_breaks_down(recorded_here: tuple[Trace, Path]) -> None:
     recorded, _ = recorded_here
     result = breakdown(recorded)

@@ -1,0 +1,91 @@
+"""Evidence for rules: a healthy run, with what a test changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lightning_perfwatch.evidence import (
+    PHASES,
+    EpochStart,
+    Evidence,
+    HookTime,
+    LoaderInfo,
+    LoadProbe,
+    RunInfo,
+    StepTimes,
+    SyncSite,
+    SyncSites,
+)
+
+HEALTHY_MS = {"data_wait": 0.3, "transfer": 0.1, "forward": 45.0, "backward": 45.0, "optimizer": 9.0, "callbacks": 0.4}
+
+
+def step_times(num_steps: int = 20, *, on_device: bool = False, **phases_ms: float) -> StepTimes:
+    """Equal steps of about 100 ms, with the phases given in milliseconds."""
+    row = [{**HEALTHY_MS, "other": 0.2, **phases_ms}[name] / 1e3 for name in PHASES]
+    seconds = np.tile(np.array(row), (num_steps, 1))
+    return StepTimes(seconds, seconds.copy() if on_device else None)
+
+
+def run_info(**changes: Any) -> RunInfo:
+    return replace(RunInfo("cpu", "cpu", device_is_asynchronous=False, num_cpus=4), **changes)
+
+
+def on_gpu(**changes: Any) -> RunInfo:
+    return run_info(device_type="cuda", device_name="NVIDIA H200", device_is_asynchronous=True, **changes)
+
+
+def loader(**changes: Any) -> LoaderInfo:
+    healthy = LoaderInfo(
+        "DataLoader", num_workers=0, batch_size=16, persistent_workers=False, pin_memory=False, sized=True
+    )
+    return replace(healthy, **changes)
+
+
+def sync_site(**changes: Any) -> SyncSite:
+    user = SyncSite(
+        call=".item()",
+        owner="user",
+        device_type="cpu",
+        calls_per_step=1.0,
+        s_per_step=4e-6,
+        in_every_step=True,
+        file="/home/me/train.py",
+        line=12,
+        function="training_step",
+        code="loss.item()",
+    )
+    return replace(user, **changes)
+
+
+def hook_time(**changes: Any) -> HookTime:
+    return replace(HookTime("Meter", "on_train_batch_end", s_per_step=1e-4, max_s=2e-4), **changes)
+
+
+def probe(**changes: Any) -> LoadProbe:
+    known = LoadProbe(0.05, 0.001, "/home/me/data.py", 7, "/home/me/data.py", 30)
+    return replace(known, **changes)
+
+
+def epoch_starts(*seconds: float) -> tuple[EpochStart, ...]:
+    return tuple(EpochStart(epoch, iterator_s=spent, first_wait_s=0.0) for epoch, spent in enumerate(seconds))
+
+
+def evidence(**changes: Any) -> Evidence:
+    """A healthy run on a CPU."""
+    healthy = Evidence(
+        run=run_info(),
+        steps=step_times(),
+        hooks=(hook_time(),),
+        loader=loader(),
+        syncs=SyncSites(num_steps=2),
+        epoch_starts=epoch_starts(0.001),
+        wall_s={"training": 2.0, "epoch_start": 0.001},
+    )
+    return replace(healthy, **changes)
+
+
+__all__ = ["SyncSites", "epoch_starts", "evidence", "hook_time", "loader", "on_gpu", "probe", "run_info", "step_times"]

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import pytest
+
+from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.finding import Finding, Severity
+from lightning_perfwatch.rules.dataloader_starvation import DataloaderStarvation
+from tests.rules.factories import epoch_starts, evidence, loader, on_gpu, probe, run_info, step_times
+
+
+def check(found: Evidence) -> list[Finding]:
+    return list(DataloaderStarvation().check(found))
+
+
+def starving(wait_ms: float = 100.0, workers: int = 0, **changes: object) -> Evidence:
+    return evidence(steps=step_times(data_wait=wait_ms), loader=loader(num_workers=workers), **changes)
+
+
+def test_silent_when_the_wait_is_small() -> None:
+    assert check(starving(wait_ms=4.0)) == []
+
+
+def test_silent_when_the_step_is_so_short_that_no_worker_can_help() -> None:
+    tiny = step_times(data_wait=0.4, forward=0.3, backward=0.3, optimizer=0.2, callbacks=0.1, other=0.1)
+    assert check(evidence(steps=tiny)) == []
+
+
+def test_skipped_without_steps_and_with_too_few() -> None:
+    assert DataloaderStarvation().skip_reason(Evidence())
+    assert "2 steady steps" in str(DataloaderStarvation().skip_reason(evidence(steps=step_times(2))))
+
+
+@pytest.mark.parametrize(("wait_ms", "fires"), [(5.2, False), (5.3, True)])
+def test_fires_from_five_percent_on(wait_ms: float, fires: bool) -> None:
+    assert bool(check(starving(wait_ms))) is fires  # the rest of the step takes 99.7 ms
+
+
+@pytest.mark.parametrize(("wait_ms", "severity"), [(33.0, Severity.WARNING), (33.4, Severity.CRITICAL)])
+def test_is_critical_from_a_quarter_of_the_step_on(wait_ms: float, severity: Severity) -> None:
+    assert check(starving(wait_ms))[0].severity is severity
+
+
+def test_says_how_many_workers_hide_the_load_time() -> None:
+    finding = check(starving(wait_ms=150.0))[0]
+    assert finding.share == pytest.approx(150 / 249.7, rel=1e-3)
+    assert "150.0 ms of each 249.7 ms step (60%)" in finding.summary
+    assert "num_workers=0" in finding.summary
+    assert "num_workers=2" in finding.advice  # 150 ms of loading behind 99.7 ms of training
+    assert "persistent_workers=True" in finding.advice
+
+
+def test_one_worker_is_enough_for_loading_that_is_faster_than_the_step() -> None:
+    assert "num_workers=1 " in check(starving(wait_ms=90.0))[0].advice.replace(",", " ")
+
+
+def test_stays_within_the_cpus_that_may_be_used() -> None:
+    finding = check(starving(wait_ms=1000.0, run=run_info(num_cpus=2)))[0]
+    assert "num_workers=2" in finding.advice
+    assert "11 would be needed" in finding.advice
+    assert "400 ms of waiting would be left" in finding.advice  # 1000 / 2 - 99.7
+
+
+def test_starving_workers_load_for_as_many_steps_as_there_are() -> None:
+    finding = check(starving(wait_ms=100.0, workers=1))[0]  # each batch takes its worker 199.7 ms
+    assert finding.evidence["load_s"] == pytest.approx(0.1997)
+    assert "num_workers=3" in finding.advice
+
+
+def test_does_not_ask_for_more_workers_than_cpus() -> None:
+    finding = check(starving(wait_ms=100.0, workers=4))[0]
+    assert finding.advice.startswith("Make loading cheaper")
+    assert "num_workers=" not in finding.advice
+
+
+def test_names_collate_where_it_is_the_cause() -> None:
+    slow_collate = probe(fetch_s=0.06, collate_s=0.24)
+    finding = check(starving(wait_ms=300.0, load_probe=slow_collate, run=run_info(num_cpus=1)))[0]
+    assert "80% of it in collate_fn" in finding.summary
+    assert str(finding.where) == "/home/me/data.py:30 · collate_fn"
+    assert "make loading cheaper in collate_fn" in finding.advice
+
+
+def test_names_the_dataset_where_loading_is_the_cause() -> None:
+    finding = check(starving(load_probe=probe()))[0]
+    assert "collate" not in finding.summary
+    assert str(finding.where) == "/home/me/data.py:7 · dataset"
+
+
+def test_an_unknown_loader_gets_no_number() -> None:
+    finding = check(evidence(steps=step_times(data_wait=100.0), loader=None))[0]
+    assert "num_workers" not in finding.summary + finding.advice
+
+
+def test_pinning_is_for_gpus_whose_copy_is_slow() -> None:
+    slow_copy = step_times(data_wait=100.0, transfer=30.0)
+    assert "pin_memory=True" in check(evidence(steps=slow_copy, run=on_gpu()))[0].advice
+    assert "pin_memory" not in check(evidence(steps=slow_copy))[0].advice
+    assert "pin_memory" not in check(evidence(steps=slow_copy, run=on_gpu(), loader=loader(pin_memory=True)))[0].advice
+    assert "pin_memory" not in check(evidence(steps=step_times(data_wait=100.0), run=on_gpu()))[0].advice
+
+
+def test_on_a_gpu_the_device_clock_counts() -> None:
+    host_waits = step_times(data_wait=100.0)
+    busy = step_times(on_device=True)
+    assert busy.device_s is not None
+    hidden = type(busy)(host_waits.host_s, busy.device_s)  # the host waits, but the device still has work
+    assert check(evidence(steps=hidden, run=on_gpu())) == []
+
+
+class TestWorkersStartedAnew:
+    def ill(self, **changes: object) -> Evidence:
+        settings: dict[str, object] = {
+            "loader": loader(num_workers=4),
+            "epoch_starts": epoch_starts(0.5, 0.5, 0.5),
+            "wall_s": {"training": 6.0, "epoch_start": 1.5},
+        }
+        return evidence(**{**settings, **changes})
+
+    def test_is_found(self) -> None:
+        (finding,) = check(self.ill())
+        assert finding.share == pytest.approx(1.0 / 7.5, abs=0.001)
+        assert "persistent_workers=True" in finding.advice
+        assert "4 workers anew in each epoch takes 0.50 s" in finding.summary
+
+    def test_is_no_matter_with_persistent_workers_or_none(self) -> None:
+        assert check(self.ill(loader=loader(num_workers=4, persistent_workers=True))) == []
+        assert check(self.ill(loader=loader(num_workers=0))) == []
+
+    def test_is_no_matter_in_a_single_epoch(self) -> None:
+        assert check(self.ill(epoch_starts=epoch_starts(5.0))) == []
+
+    def test_is_no_matter_in_long_epochs(self) -> None:
+        assert check(self.ill(wall_s={"training": 100.0, "epoch_start": 1.5})) == []

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.finding import Finding, Severity
+from lightning_perfwatch.rules.slow_hook import SlowHook
+from tests.rules.factories import evidence, hook_time, on_gpu, step_times
+
+
+def check(found: Evidence) -> list[Finding]:
+    return list(SlowHook().check(found))
+
+
+def test_silent_when_hooks_are_quick() -> None:
+    assert check(evidence(hooks=(hook_time(s_per_step=0.0049),))) == []
+
+
+def test_silent_about_microseconds_in_a_tiny_step() -> None:
+    tiny = step_times(data_wait=0.1, forward=0.1, backward=0.1, optimizer=0.1, callbacks=0.1, other=0.1)
+    assert check(evidence(steps=tiny, hooks=(hook_time(s_per_step=4e-4),))) == []
+
+
+def test_skipped_without_hooks_or_with_too_few_steps() -> None:
+    assert SlowHook().skip_reason(evidence(hooks=None))
+    assert "4 steady steps" in str(SlowHook().skip_reason(evidence(steps=step_times(4))))
+
+
+def test_names_the_hook_and_its_place() -> None:
+    (finding,) = check(evidence(hooks=(hook_time(s_per_step=0.02, max_s=0.021, file="/home/me/meter.py", line=4),)))
+    assert finding.severity is Severity.WARNING
+    assert finding.share == pytest.approx(0.2)
+    assert finding.summary.startswith("Meter.on_train_batch_end takes 20.0 ms of each 100.0 ms step (20%).")
+    assert str(finding.where) == "/home/me/meter.py:4 · Meter.on_train_batch_end"
+
+
+def test_a_rare_stall_counts_by_its_mean() -> None:
+    (finding,) = check(evidence(hooks=(hook_time(s_per_step=0.03, max_s=1.5),)))
+    assert finding.severity is Severity.CRITICAL
+    assert "up to 1500 ms at a time" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("name", "hook", "advice"),
+    [
+        ("RichProgressBar", "on_train_batch_end", "RichProgressBar(refresh_rate=50)"),
+        ("Lightning's logging", "after the batch", "log_every_n_steps=50"),
+        ("Meter", "on_train_batch_end", "every 50 steps"),
+    ],
+)
+def test_the_advice_fits_the_hook(name: str, hook: str, advice: str) -> None:
+    assert advice in check(evidence(hooks=(hook_time(name=name, hook=hook, s_per_step=0.02),)))[0].advice
+
+
+def test_on_a_gpu_it_cannot_judge_without_a_trace() -> None:
+    assert "no trace tells" in str(SlowHook().skip_reason(evidence(run=on_gpu())))
