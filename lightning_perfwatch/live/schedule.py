@@ -29,7 +29,7 @@ class Schedule:
     The first ``skip_first`` steps are left alone. Then ``repeat`` windows follow, each of ``wait`` steps without the
     profiler, ``warmup`` steps whose recording is thrown away, and ``active`` steps that are kept. The last two steps
     before the first warmup are audited for calls that wait for the device (or, if the first window begins at once,
-    the two steps after it).
+    the two steps after the last one).
 
     Raises:
         ValueError: a field is no whole number or too small. At least one warmup step is needed: the first step under
@@ -77,7 +77,7 @@ class Schedule:
         warmup_start = self.skip_first + self.wait
         if warmup_start > 0:
             return range(max(0, warmup_start - MOST_AUDITED_STEPS), warmup_start)
-        return range(self.cycle, self.cycle + MOST_AUDITED_STEPS)
+        return range(self.end, self.end + MOST_AUDITED_STEPS)
 
     def action(self, step: int) -> Action:
         """What to do with the training step number ``step``."""
