@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lightning.pytorch.callbacks import Callback
 
 from lightning_perfwatch.config import PerfWatchConfig
-from lightning_perfwatch.live.place import Place, find_place
+from lightning_perfwatch.live.place import find_place
 from lightning_perfwatch.live.ranks import RankPart, gather
 from lightning_perfwatch.live.schedule import Schedule
 from lightning_perfwatch.live.trace_options import TraceOptions
@@ -37,8 +37,8 @@ def _guarded(hook: Hook) -> Hook:
     def guarded(self: PerfWatch, *args: Any, **kwargs: Any) -> None:
         try:
             hook(self, *args, **kwargs)
-        except Exception:  # noqa: BLE001 - the one boundary: training goes on, whatever failed here
-            self._switch_off()
+        except Exception as error:  # noqa: BLE001 - the one boundary: training goes on, whatever failed here
+            self._switch_off(error)
 
     return guarded  # type: ignore[return-value]
 
@@ -80,7 +80,8 @@ class PerfWatch(Callback):
     ) -> None:
         self.config = PerfWatchConfig(schedule, tokens, ranks, dir, rules, ignore, quiet, trace)  # type: ignore[arg-type]
         self.report: Report | None = None
-        self._session: Session | None = None
+        self._session: Session | None = None  # until it is concluded
+        self._live: Session | None = None  # as long as it measures
 
     @classmethod
     def from_config(cls, source: str | PathLike[str] | Mapping[str, Any] | DictConfig) -> PerfWatch:
@@ -94,56 +95,44 @@ class PerfWatch(Callback):
 
     def __getstate__(self) -> dict[str, Any]:
         """Settings and report travel to other processes and into copies; a running session does not."""
-        return {**self.__dict__, "_session": None}
+        return {**self.__dict__, "_session": None, "_live": None}
 
+    @_guarded
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Begin to watch; the choice of the run directory is a collective call and so stands outside the guard."""
+        """Begin to watch; the choice of the run directory comes first, since every rank has to take part in it."""
         if trainer.fast_dev_run:
             log.info("PerfWatch is off: a fast_dev_run is too short to be measured.")
             return
         place = find_place(trainer, self.config.dir)
-        self._begin(trainer, pl_module, place)
-
-    @_guarded
-    def _begin(self, trainer: Any, pl_module: Any, place: Place) -> None:
         self.report = None
-        self._session = Session(trainer, pl_module, self, self.config, place)
+        self._live = self._session = Session(trainer, pl_module, self, self.config, place)
 
     @_guarded
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """A training step begins."""
-        if self._session is not None:
-            self._session.step_started()
+        if self._live is not None:
+            self._live.step_started()
 
     @_guarded
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """A training step is over."""
-        if self._session is not None:
-            self._session.step_ended(batch)
+        if self._live is not None:
+            self._live.step_ended(batch)
 
     @_guarded
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Validation begins; during the sanity check there is no session yet."""
-        if self._session is not None:
-            self._session.validation_begins()
+        if self._live is not None:
+            self._live.validation_begins()
 
+    @_guarded
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Training is over; what the ranks exchange is a collective call and so stands outside the guard."""
-        if trainer.fast_dev_run:
-            return
+        """Training is over; the ranks exchange what they measured, and every one of them has to take part."""
         self._stop()
-        part = RankPart() if self._session is None else self._session.part
-        self._set_parts(gather(part, trainer.world_size))
-
-    @_guarded
-    def _stop(self) -> None:
-        if self._session is not None:
-            self._session.stop()
-
-    @_guarded
-    def _set_parts(self, parts: list[RankPart]) -> None:
-        if self._session is not None:
-            self._session.parts = parts
+        if not trainer.fast_dev_run:
+            parts = gather(RankPart() if self._session is None else self._session.part, trainer.world_size)
+            if self._session is not None:
+                self._session.parts = parts
 
     @_guarded
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
@@ -153,27 +142,33 @@ class PerfWatch(Callback):
     @_guarded
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """The fit broke off, and no other hook will be called: keep what was measured and report soon."""
-        if self._session is not None:
-            self._session.stop(f"the run ended with {type(exception).__name__}")
-            self._conclude(_PATIENCE_AFTER_EXCEPTION_S)
+        self._stop(f"the run ended with {type(exception).__name__}")
+        self._conclude(_PATIENCE_AFTER_EXCEPTION_S)
 
     @_guarded
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Nothing may outlive the fit, whatever hooks were left out."""
-        if self._session is not None and stage == "fit":
-            self._session.stop()
-            self._session = None
+        self._stop()
+        self._session = None
+
+    @_guarded
+    def _stop(self, reason: str | None = None) -> None:
+        if self._session is not None:
+            self._session.stop(reason)
+        self._live = None
 
     def _conclude(self, longest_s: float | None) -> None:
         session, self._session = self._session, None
         if session is not None:
             self.report = session.conclude(longest_s)
+            session.show(self.report)
 
-    def _switch_off(self) -> None:
-        log.exception("PerfWatch failed and is off from here on; the training is not affected. Please report this.")
-        session, self._session = self._session, None
-        if session is not None:
-            session.abandon()
+    def _switch_off(self, error: Exception) -> None:
+        """Measure no more; the report at the end still holds what was measured until now."""
+        log.exception("PerfWatch failed and measures no more; the training is not affected. Please report this.")
+        live, self._live = self._live, None
+        if live is not None:
+            live.abandon(f"PerfWatch failed with {type(error).__name__}: {error}")
 
 
 _PATIENCE_AFTER_EXCEPTION_S = 15.0

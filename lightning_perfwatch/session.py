@@ -80,28 +80,24 @@ class Session:
         self.part = self._fit.part()
 
     def conclude(self, longest_s: float | None = None) -> Report:
-        """The report, shown and handed to the loggers on the first rank.
+        """The report; waits at most ``longest_s`` seconds for the analysis, as its traces' size allows if None."""
+        return self._analyst.conclude(self._fit.evidence(self.parts), longest_s)
 
-        Waits at most ``longest_s`` seconds for the analysis; as long as its traces' size allows if None.
-        """
-        evidence = self._fit.evidence(self.parts)
-        report = self._analyst.conclude(evidence, longest_s)
+    def show(self, report: Report) -> None:
+        """Hand ``report`` to the loggers and to the terminal, on the first rank."""
         if self._sink is not None:
             self._sink.text(report, self._trainer.global_step)
             self._sink.close()
         if not self._quiet:
             terminal.show(report, sys.stdout)
-        return report
 
-    def abandon(self) -> None:
-        """After a failure of PerfWatch itself: leave nothing running, whatever still works."""
-        with suppress(Exception):  # it has failed already, and that has been said
-            self.stop("PerfWatch failed")
+    def abandon(self, reason: str) -> None:
+        """After a failure of PerfWatch itself: leave nothing running; :meth:`conclude` reports what there is."""
+        self._fit.note(reason)
+        with suppress(Exception):  # one failure has been said already; the other parts are still to be ended
+            self.stop(reason)
         with suppress(Exception):
-            self._analyst.end()
-        if self._sink is not None:
-            with suppress(Exception):
-                self._sink.close()
+            self._fit.release()
 
     def _window_closed(self, window: Window) -> None:
         if window.trace is not None and self._is_first:

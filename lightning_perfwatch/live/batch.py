@@ -108,10 +108,13 @@ def _of_sequence(batch: Sequence[Any]) -> Amounts:
             return Amounts(len(batch) or None, None)
         nested = [find_amounts(part) for part in batch]
         return next((amounts for amounts in nested if amounts.samples is not None), Amounts(None, None))
-    lengths = {_first_length(tensor) for tensor in tensors}
-    if len(lengths) > 1 and len(tensors) == len(batch):
+    sized = [tensor for tensor in tensors if tensor.dim()]
+    if not sized:
+        return Amounts(None, None)
+    is_list_of_samples = len(sized) == len(batch) and len({tensor.dim() for tensor in sized}) == 1
+    if is_list_of_samples and len({tensor.shape[0] for tensor in sized}) > 1:
         return Amounts(len(batch), None)
-    return Amounts(_first_length(tensors[0]), _tokens_of(tensors))
+    return Amounts(_first_length(sized[0]), _tokens_of(sized))
 
 
 def _tokens_of(tensors: Sequence[torch.Tensor]) -> int | None:

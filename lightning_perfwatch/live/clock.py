@@ -69,7 +69,7 @@ class DeviceMarks:
         self._make_event = make_event
         self._free: list[Any] = []
         self._open: list[tuple[int, Any]] = []
-        self._pending: deque[tuple[int, list[tuple[int, Any]]]] = deque()
+        self._pending: deque[tuple[int | None, list[tuple[int, Any]]]] = deque()
 
     def mark(self, phase: int) -> None:
         """From here on in the stream, the device works for the phase with this index."""
@@ -77,13 +77,11 @@ class DeviceMarks:
         event.record()
         self._open.append((phase, event))
 
-    def drop_step(self) -> None:
-        """Forget the marks of the running step, which is not to be judged."""
-        self._free.extend(event for _, event in self._open[1:-1])  # the first one ends the step before
-        self._open = self._open[-1:]
+    def close_step(self, row: int | None, phase: int) -> None:
+        """End the running step, whose times belong into ``row``; the next one begins in ``phase``.
 
-    def close_step(self, row: int, phase: int) -> None:
-        """End the running step, whose times belong into ``row``; the next one begins in ``phase``."""
+        Without a row the step is dropped: it held more than a step does.
+        """
         self.mark(phase)
         self._pending.append((row, self._open))
         self._open = [self._open[-1]]
@@ -95,10 +93,11 @@ class DeviceMarks:
         done: list[tuple[int, Seconds]] = []
         while self._pending and self._pending[0][1][-1][1].query():
             row, marks = self._pending.popleft()
-            seconds = np.zeros(len(PHASES))
-            for (phase, start), (_, end) in itertools.pairwise(marks):
-                seconds[phase] += start.elapsed_time(end) / 1e3
-            done.append((row, seconds))
+            if row is not None:
+                seconds = np.zeros(len(PHASES))
+                for (phase, start), (_, end) in itertools.pairwise(marks):
+                    seconds[phase] += start.elapsed_time(end) / 1e3
+                done.append((row, seconds))
             self._release(marks)
         return done
 

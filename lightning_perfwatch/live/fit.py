@@ -145,14 +145,18 @@ class FitWatch:
 
     def stop(self, reason: str | None = None) -> Window | None:
         """Training is over or broken off: give the Trainer its profiler back and end what runs; idempotent."""
-        self._timer.remove_from(self._trainer)
-        window = self._windows.finish(reason)
+        window = self.release(reason)
         self._steps.add_outside(self._timer.end_step())
         self._close_interval()
         if self._timer.device is not None:
             for measured, seconds in self._timer.device.read():
                 self._steps.set_device(measured, seconds)
         return window
+
+    def release(self, reason: str | None = None) -> Window | None:
+        """Give the Trainer its profiler back and leave none running; the window that was open, if one was."""
+        self._timer.remove_from(self._trainer)
+        return self._windows.finish(reason)
 
     def part(self) -> RankPart:
         """What this process contributes to the report of all ranks."""

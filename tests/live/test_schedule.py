@@ -33,7 +33,9 @@ def test_every_step_has_its_action(schedule: Schedule, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", itertools.product((0, 1, 3), (0, 1, 2), (1, 2), (1, 4), (1, 2, 5)), ids=lambda f: "-".join(map(str, f))
+    "fields",
+    list(itertools.product((0, 1, 3), (0, 1, 2), (1, 2), (1, 4), (1, 5))),
+    ids=lambda fields: "-".join(map(str, fields)),
 )
 def test_whatever_the_schedule_it_records_in_full_audits_once_and_then_rests(fields: tuple[int, ...]) -> None:
     skip_first, wait, warmup, active, repeat = fields
