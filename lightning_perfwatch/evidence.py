@@ -7,13 +7,14 @@ Not measured is None, never zero.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from lightning_perfwatch.trace import Trace
+from lightning_perfwatch.trace import Breakdown, Trace, breakdown
 
 SCHEMA_VERSION = 1
 
@@ -263,6 +264,11 @@ class Evidence:
     notes: tuple[str, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
     trace: Trace | None = None
+
+    @cached_property
+    def breakdown(self) -> Breakdown | None:
+        """Where the trace's time goes, worked out once; None without a trace."""
+        return None if self.trace is None else breakdown(self.trace)
 
     def why_missing(self, name: str) -> str:
         """The reason, in one clause, why the field ``name`` is None."""

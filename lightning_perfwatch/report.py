@@ -27,7 +27,7 @@ from lightning_perfwatch.evidence import (
     Window,
 )
 from lightning_perfwatch.finding import Finding
-from lightning_perfwatch.trace import DeviceBreakdown, OpTotal, breakdown, top_ops
+from lightning_perfwatch.trace import DeviceBreakdown, OpTotal, top_ops
 
 SCHEMA_VERSION = 1
 NUM_TOP_OPS = 10
@@ -112,7 +112,7 @@ class Report:
     def of(cls, evidence: Evidence, diagnosis: Diagnosis, directory: str | None = None) -> Report:
         """The report of this evidence and what the rules said of it; ``directory`` is where its files lie."""
         trace = evidence.trace
-        parts = None if trace is None else breakdown(trace)
+        parts = evidence.breakdown
         return cls(
             run=evidence.run,
             throughput=_throughput(evidence),

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from lightning_perfwatch.evidence import PHASES, Counted, Evidence, Overhead, RankSummary, Window
+from lightning_perfwatch.live.actions import Part
 from lightning_perfwatch.live.batch import BatchCounter
 from lightning_perfwatch.live.capture import Capture, another_profiler
 from lightning_perfwatch.live.clock import Device, DeviceMarks
 from lightning_perfwatch.live.loading import describe_loader, find_loader
 from lightning_perfwatch.live.metrics import MetricRow, RowSums
-from lightning_perfwatch.live.phases import PhaseTimer
+from lightning_perfwatch.live.phases import PhaseTimer, StepParts
 from lightning_perfwatch.live.ranks import RankPart
 from lightning_perfwatch.live.run_info import describe_run
 from lightning_perfwatch.live.schedule import Action, Schedule
@@ -115,7 +116,7 @@ class FitWatch:
         kind = self._kind()
         row = self._steps.add(parts, kind)
         if self._timer.device is not None:
-            self._timer.device.close_step(row, _CALLBACKS)
+            self._timer.device.close_step(row if _is_pure(parts) else None, _CALLBACKS)
             for measured, seconds in self._timer.device.read():
                 self._steps.set_device(measured, seconds)
         step_ns = sum(parts.phases_ns)
@@ -259,6 +260,13 @@ class StepResult:
 
 
 _CALLBACKS = PHASES.index("callbacks")
+_MOST_IMPURITY = 0.05  # a ModelCheckpoint's hook takes a little of every step outside, and that does no harm
+
+
+def _is_pure(parts: StepParts) -> bool:
+    """Whether hardly anything but the step lies between its ends: the device's clock can't leave the rest out."""
+    outside_ns = sum(spent_ns for part, spent_ns in parts.outside_ns.items() if part is not Part.EDGE)
+    return outside_ns <= _MOST_IMPURITY * sum(parts.phases_ns)
 
 
 def _checkpoint_keys(callbacks: Sequence[Any]) -> list[str]:

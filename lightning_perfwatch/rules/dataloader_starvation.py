@@ -82,7 +82,7 @@ class DataloaderStarvation(Rule):
             severity=self._severity(share),
             share=share,
             summary=f"Training waits for data for {wait_s * 1e3:.1f} ms of each {step_s * 1e3:.1f} ms step "
-            f"({share:.0%}): {_cause(workers, load_s, probe)}.",
+            f"({100 * share:.0f} %): {_cause(workers, load_s, probe)}.",
             advice=_advice(loader, plan, probe) + _pinning(steps, loader, run, self.warning_share),
             where=_place(probe),
             evidence=numbers,
@@ -103,7 +103,7 @@ class DataloaderStarvation(Rule):
                 severity=self._severity(share),
                 share=share,
                 summary=f"Starting {loader.num_workers} workers anew in each epoch takes {lost_s / len(later):.2f} s "
-                f"an epoch, {share:.0%} of the training time.",
+                f"an epoch, {100 * share:.0f} % of the training time.",
                 advice="Set persistent_workers=True in the training DataLoader, so that its workers live on.",
                 evidence={"epoch_start_s": lost_s / len(later), "num_epochs": len(starts), "wall_s": wall_s},
             )
@@ -131,7 +131,9 @@ def _cause(workers: int | None, load_s: float | None, probe: LoadProbe | None) -
         return "its loader is slower than the step"
     if workers == 0:
         collate = _collate_share(probe)
-        part = f", {collate:.0%} of it in collate_fn" if collate is not None and collate >= _NOTABLE_SHARE else ""
+        part = (
+            f", {100 * collate:.0f} % of it in collate_fn" if collate is not None and collate >= _NOTABLE_SHARE else ""
+        )
         return f"num_workers=0 loads every batch in the training process, {load_s * 1e3:.1f} ms each{part}"
     noun = "worker loads" if workers == 1 else "workers load"
     return f"{workers} {noun} a batch in {load_s * 1e3:.1f} ms each and can't keep up"
@@ -163,7 +165,9 @@ def _pinning(steps: StepTimes, loader: LoaderInfo | None, run: RunInfo | None, l
         return ""
     share = steps.share("transfer")
     return (
-        f" Set pin_memory=True too: the copy to the GPU takes {share:.0%} of the step." if share >= least_share else ""
+        f" Set pin_memory=True too: the copy to the GPU takes {100 * share:.0f} % of the step."
+        if share >= least_share
+        else ""
     )
 
 

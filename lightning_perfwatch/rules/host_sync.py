@@ -9,7 +9,7 @@ from typing import ClassVar
 from lightning_perfwatch.evidence import Evidence, SyncSite
 from lightning_perfwatch.finding import Finding, Severity, Where
 from lightning_perfwatch.rules.rule import Rule
-from lightning_perfwatch.trace import Trace, breakdown, calls_per_step
+from lightning_perfwatch.trace import Trace, calls_per_step
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class HostSync(Rule):
             severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
             share=share,
             summary=f"{_calls(site)} in each step. On this CPU that takes {site.s_per_step * 1e6:.0f} µs of a step "
-            f"({share:.1%}), since nothing has to be waited for; on a GPU every such call stalls the training until "
+            f"({100 * share:.1f} %), since nothing has to be waited for; on a GPU every such call stalls the training until "
             "the GPU has done all its queued work.",
             advice=_advice(site),
             where=Where(file=site.file, line=site.line, op=site.code),
@@ -86,7 +86,7 @@ class HostSync(Rule):
         )
 
     def _on_device(self, sites: list[SyncSite], evidence: Evidence) -> Finding:
-        share = _exposed_share(evidence.trace)
+        share = _exposed_share(evidence)
         worst = sites[0]
         others = f" ({len(sites) - 1} more such lines)" if len(sites) > 1 else ""
         if share is None:
@@ -97,7 +97,7 @@ class HostSync(Rule):
                 else Severity.WARNING if share >= self.warning_share
                 else Severity.INFO
             )  # fmt: skip
-            cost = f"the device idles for {share:.0%} of the time because the host waited for it"
+            cost = f"the device idles for {100 * share:.0f} % of the time because the host waited for it"
         return Finding(
             rule=self.id(),
             severity=severity,
@@ -113,10 +113,10 @@ _SCALAR_READS = frozenset((".item()", "float(tensor)", "int(tensor)", "bool(tens
 _SCALAR_OPERATORS = ("aten::item", "aten::_local_scalar_dense")
 
 
-def _exposed_share(trace: Trace | None) -> float | None:
-    if trace is None:
+def _exposed_share(evidence: Evidence) -> float | None:
+    if evidence.breakdown is None:
         return None
-    shares = [device.sync_idle_share for device in breakdown(trace).devices if device.sync_idle_share is not None]
+    shares = [device.sync_idle_share for device in evidence.breakdown.devices if device.sync_idle_share is not None]
     return max(shares, default=None)
 
 

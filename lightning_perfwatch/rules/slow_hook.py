@@ -9,7 +9,6 @@ from typing import ClassVar
 from lightning_perfwatch.evidence import Evidence, HookTime
 from lightning_perfwatch.finding import Finding, Severity, Where
 from lightning_perfwatch.rules.rule import Rule
-from lightning_perfwatch.trace import breakdown
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class SlowHook(Rule):
             severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
             share=share,
             summary=f"{name} takes {hook.s_per_step * 1e3:.1f} ms of each {step_s * 1e3:.1f} ms step "
-            f"({share:.0%}){rare}.",
+            f"({100 * share:.0f} %){rare}.",
             advice=_advice(hook),
             where=Where(file=hook.file, line=hook.line, module=name),
             evidence={"hook_s": hook.s_per_step, "max_s": hook.max_s, "step_s": step_s},
@@ -88,6 +87,5 @@ def _advice(hook: HookTime) -> str:
 
 
 def _idle_share(evidence: Evidence) -> float | None:
-    if evidence.trace is None:
-        return None
-    return max((device.idle_share for device in breakdown(evidence.trace).devices), default=None)
+    devices = () if evidence.breakdown is None else evidence.breakdown.devices
+    return max((device.idle_share for device in devices), default=None)

@@ -64,8 +64,7 @@ def test_loading_for_validation_is_no_wait_for_training_data() -> None:
     watch = perfwatch(schedule=NEVER)
     fit(watch, val=loader(2, load_s=0.02), val_check_interval=2, num_sanity_val_steps=0)
 
-    assert median(phase_ms()["data_wait"]) < LITTLE_MS
-    assert max(phase_ms()["data_wait"]) < 40
+    assert sum(phase_ms()["data_wait"]) < 200
     wall_s = evidence().wall_s
     assert wall_s is not None and wall_s["validation"] >= 5 * 2 * 2 * 0.02
     assert "dataloader-starvation" not in rules_found(watch)
@@ -91,8 +90,8 @@ def test_validation_and_checkpoints_between_two_steps_are_no_wait_for_data() -> 
     )
 
     steps = phase_ms()
-    assert max(steps["data_wait"]) < 40
-    assert median(sum(step) for step in zip(*steps.values(), strict=True)) < 40
+    assert sum(steps["data_wait"]) < 200
+    assert sum(sum(phase) for phase in steps.values()) < 300
     wall_s = evidence().wall_s
     assert wall_s is not None
     assert wall_s["validation"] >= 8 * 0.05

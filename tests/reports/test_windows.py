@@ -89,11 +89,11 @@ def test_validation_inside_a_window_belongs_to_no_step() -> None:
     steps = profiler_steps(events)
     marks = [event for event in events if event["name"] == MARK]
     assert list(steps_of(trace)) == [2, 3, 4]
-    assert len(marks) == 2, "validation after the fourth batch lies between the steps 3 and 4"
+    assert len(marks) == 4, "two batches before step 2, when the window is open already, and two before step 4"
     assert all(mark["ts"] > step["ts"] + step["dur"] or mark["ts"] < step["ts"] for mark in marks for step in steps)
     wall_s = evidence().wall_s
     assert wall_s is not None and wall_s["validation"] > 5 * 2 * 0.03
-    assert max(sum(step) for step in zip(*phase_ms().values(), strict=True)) < 60
+    assert sum(sum(phase) for phase in phase_ms().values()) < 5 * 2 * 30 / 2
 
 
 class AsksItself(Module):
@@ -104,7 +104,7 @@ class AsksItself(Module):
         return super().training_step(batch, batch_idx)
 
 
-@pytest.mark.filterwarnings("ignore:You are using the `dataloader_iter` step flavor:UserWarning")
+@pytest.mark.filterwarnings("ignore:Found `dataloader_iter` argument in the `training_step`:UserWarning")
 def test_a_training_step_that_fetches_its_own_batches_is_watched() -> None:
     """PL PR#8807, PR#16062, PR#18376 (24): the hook gets no batch at the start, and the fetch lies inside the step."""
     watch = perfwatch(schedule=Schedule(skip_first=0, wait=4, warmup=1, active=3))

@@ -43,7 +43,7 @@ def test_is_critical_from_a_quarter_of_the_step_on(wait_ms: float, severity: Sev
 def test_says_how_many_workers_hide_the_load_time() -> None:
     finding = check(starving(wait_ms=150.0))[0]
     assert finding.share == pytest.approx(150 / 249.7, rel=1e-3)
-    assert "150.0 ms of each 249.7 ms step (60%)" in finding.summary
+    assert "150.0 ms of each 249.7 ms step (60 %)" in finding.summary
     assert "num_workers=0" in finding.summary
     assert "num_workers=2" in finding.advice  # 150 ms of loading behind 99.7 ms of training
     assert "persistent_workers=True" in finding.advice
@@ -75,7 +75,7 @@ def test_does_not_ask_for_more_workers_than_cpus() -> None:
 def test_names_collate_where_it_is_the_cause() -> None:
     slow_collate = probe(fetch_s=0.06, collate_s=0.24)
     finding = check(starving(wait_ms=300.0, load_probe=slow_collate, run=run_info(num_cpus=1)))[0]
-    assert "80% of it in collate_fn" in finding.summary
+    assert "80 % of it in collate_fn" in finding.summary
     assert str(finding.where) == "/home/me/data.py:30 · collate_fn"
     assert "make loading cheaper in collate_fn" in finding.advice
 

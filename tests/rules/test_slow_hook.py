@@ -30,7 +30,7 @@ def test_names_the_hook_and_its_place() -> None:
     (finding,) = check(evidence(hooks=(hook_time(s_per_step=0.02, max_s=0.021, file="/home/me/meter.py", line=4),)))
     assert finding.severity is Severity.WARNING
     assert finding.share == pytest.approx(0.2)
-    assert finding.summary.startswith("Meter.on_train_batch_end takes 20.0 ms of each 100.0 ms step (20%).")
+    assert finding.summary.startswith("Meter.on_train_batch_end takes 20.0 ms of each 100.0 ms step (20 %).")
     assert str(finding.where) == "/home/me/meter.py:4 · Meter.on_train_batch_end"
 
 
