@@ -1,7 +1,7 @@
 """What a rule may read: the measured run as immutable data, with its JSON form.
 
-Owns the shapes of evidence. Knows nothing of how it was measured, of rules, or of how anything is shown.
-Not measured is None, never zero.
+Owns what belongs together as evidence, and its stored form. Knows nothing of how it was measured, of rules, or of
+how anything is shown.
 """
 
 from __future__ import annotations
@@ -12,232 +12,24 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from lightning_perfwatch.measurements import (
+    PHASES,
+    Counted,
+    EpochStart,
+    HookTime,
+    LoaderInfo,
+    LoadProbe,
+    Overhead,
+    RankSummary,
+    RunInfo,
+    StepTimes,
+    SyncSites,
+    Window,
+)
 from lightning_perfwatch.trace import Breakdown, Trace, breakdown
 
 SCHEMA_VERSION = 1
-
-Seconds = npt.NDArray[np.float64]
-
-PHASES = ("data_wait", "transfer", "forward", "backward", "optimizer", "callbacks", "other")
-"""The parts of a training step, in the order in which they happen; together they are the whole step."""
-
-
-@dataclass(frozen=True)
-class RunInfo:
-    """The circumstances of a run. ``num_cpus`` is what this process may use, not what the machine has."""
-
-    device_type: str
-    device_name: str
-    device_is_asynchronous: bool
-    num_cpus: int
-    world_size: int = 1
-    rank: int = 0
-    model: str | None = None
-    num_parameters: int | None = None
-    optimizers: tuple[str, ...] = ()
-    precision: str | None = None
-    strategy: str | None = None
-    accumulate_grad_batches: int = 1
-    compiled: bool = False
-    torch_version: str | None = None
-    lightning_version: str | None = None
-    python_version: str | None = None
-
-
-@dataclass(frozen=True)
-class LoaderInfo:
-    """The training data loader's settings; None where the loader has no such setting."""
-
-    kind: str
-    num_workers: int | None = None
-    batch_size: int | None = None
-    persistent_workers: bool | None = None
-    pin_memory: bool | None = None
-    prefetch_factor: int | None = None
-    dataset: str | None = None
-    collate: str | None = None
-    sized: bool | None = None
-
-
-@dataclass(frozen=True)
-class LoadProbe:
-    """One batch loaded in the training process, split into fetching samples and collating them.
-
-    ``collate_file``/``collate_line`` and ``dataset_file``/``dataset_line`` say where that code is defined.
-    """
-
-    fetch_s: float
-    collate_s: float
-    dataset_file: str | None = None
-    dataset_line: int | None = None
-    collate_file: str | None = None
-    collate_line: int | None = None
-
-
-@dataclass(frozen=True)
-class StepTimes:
-    """Exclusive times of the steady training steps: no first steps, no profiled steps, no start of an epoch.
-
-    ``host_s`` has the shape (steps, phases) in seconds with columns as in :data:`PHASES`; a row adds up to its step.
-    ``device_s`` has the same shape on the device's clock, or is None where the device is not asynchronous.
-    """
-
-    host_s: Seconds
-    device_s: Seconds | None = None
-
-    @property
-    def num_steps(self) -> int:
-        """Number of steady steps."""
-        return int(self.host_s.shape[0])
-
-    @property
-    def exposed_s(self) -> Seconds:
-        """What the user waits for: the device's clock where there is one, else the host's; shape (steps, phases)."""
-        return self.host_s if self.device_s is None else self.device_s
-
-    @property
-    def step_s(self) -> Seconds:
-        """Duration of every step in seconds, shape (steps,)."""
-        return np.asarray(self.exposed_s.sum(axis=1))
-
-    @property
-    def mean_step_s(self) -> float:
-        """Mean duration of a step in seconds."""
-        return float(self.step_s.mean())
-
-    def phase_s(self, phase: str) -> float:
-        """Mean seconds a step spends in ``phase``."""
-        return float(self.exposed_s[:, PHASES.index(phase)].mean())
-
-    def host_phase_s(self, phase: str) -> float:
-        """Mean seconds a step spends in ``phase`` on the host's clock."""
-        return float(self.host_s[:, PHASES.index(phase)].mean())
-
-    def share(self, phase: str) -> float:
-        """Share of the step time (0..1) spent in ``phase``; 0.0 for steps of no length."""
-        return self.phase_s(phase) / self.mean_step_s if self.mean_step_s > 0 else 0.0
-
-
-@dataclass(frozen=True)
-class HookTime:
-    """Mean exclusive host time that one callback or hook takes of a steady step, and where it is defined."""
-
-    name: str
-    hook: str
-    s_per_step: float
-    max_s: float
-    file: str | None = None
-    line: int | None = None
-
-
-@dataclass(frozen=True)
-class SyncSite:
-    """A place that makes the host wait for the device: one call of one line, seen in the audited steps.
-
-    ``owner`` says whose call it is: ``user``, ``lightning``, ``optimizer``, ``torch`` or ``library``; ``file`` and
-    ``line`` are the user's frame that led to it, if there is one. ``device_type`` is that of the tensor.
-    """
-
-    call: str
-    owner: str
-    device_type: str
-    calls_per_step: float
-    s_per_step: float
-    in_every_step: bool
-    file: str | None = None
-    line: int | None = None
-    function: str | None = None
-    code: str | None = None
-
-
-@dataclass(frozen=True)
-class SyncSites:
-    """All call sites seen while ``num_steps`` steps were audited; ``complete`` is False where some can't be seen."""
-
-    num_steps: int
-    sites: tuple[SyncSite, ...] = ()
-    complete: bool = True
-
-
-@dataclass(frozen=True)
-class EpochStart:
-    """What the start of an epoch cost before its first batch was there, in seconds."""
-
-    epoch: int
-    iterator_s: float
-    first_wait_s: float
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Some steps measured between two synchronisations of the device; only time spent on training counts.
-
-    ``clean`` is False when the interval holds first, audited or profiled steps. ``tokens`` and ``samples`` are
-    None where they can't be told.
-    """
-
-    last_step: int
-    num_steps: int
-    duration_s: float
-    samples: int | None
-    tokens: int | None
-    clean: bool = True
-
-
-@dataclass(frozen=True)
-class Counted:
-    """What this process trained on since the fit began; ``num_synchronizations`` are PerfWatch's own."""
-
-    num_batches: int
-    num_optimizer_steps: int
-    samples: int | None
-    tokens: int | None
-    intervals: tuple[Interval, ...] = ()
-    num_synchronizations: int = 0
-
-
-@dataclass(frozen=True)
-class Window:
-    """One profiled window: ``trace`` is the file's name in the run directory, None when no file came of it."""
-
-    first_step: int
-    num_steps: int
-    planned_steps: int
-    trace: str | None = None
-    partial: bool = False
-    reason: str | None = None
-    stop_s: float | None = None
-    export_s: float | None = None
-    size_mb: float | None = None
-    rank: int = 0
-
-
-@dataclass(frozen=True)
-class Overhead:
-    """What PerfWatch itself cost this process, in seconds; ``hooks_s`` is the sum over all steps."""
-
-    hooks_s: float
-    num_steps: int
-    capture_s: float = 0.0
-
-    @property
-    def hook_us_per_step(self) -> float | None:
-        """Microseconds per step spent in PerfWatch's own hooks outside windows; None without a step."""
-        return self.hooks_s / self.num_steps * 1e6 if self.num_steps else None
-
-
-@dataclass(frozen=True)
-class RankSummary:
-    """One process of a distributed run."""
-
-    rank: int
-    host: str
-    tokens_per_s: float | None
-    samples_per_s: float | None
-    step_time_s: float | None
-    data_wait_share: float | None
 
 
 @dataclass(frozen=True)

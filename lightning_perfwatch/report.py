@@ -13,11 +13,12 @@ import msgspec
 import numpy as np
 
 from lightning_perfwatch.diagnosis import Diagnosis
-from lightning_perfwatch.evidence import (
+from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.finding import Finding
+from lightning_perfwatch.measurements import (
     PHASES,
     Counted,
     EpochStart,
-    Evidence,
     Interval,
     Overhead,
     RankSummary,
@@ -26,7 +27,6 @@ from lightning_perfwatch.evidence import (
     SyncSite,
     Window,
 )
-from lightning_perfwatch.finding import Finding
 from lightning_perfwatch.trace import DeviceBreakdown, OpTotal, top_ops
 
 SCHEMA_VERSION = 1

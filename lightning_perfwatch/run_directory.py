@@ -17,7 +17,8 @@ from pathlib import Path
 from lightning_perfwatch import evidence as evidence_json
 from lightning_perfwatch import report as report_json
 from lightning_perfwatch.diagnosis import diagnose
-from lightning_perfwatch.evidence import Evidence, Window
+from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.measurements import Window
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.rules import Rule
 from lightning_perfwatch.trace import Trace, TraceError, read_trace

@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import Any
 
 from lightning_perfwatch.config import PerfWatchConfig
-from lightning_perfwatch.evidence import Window
 from lightning_perfwatch.live.analyst import Analyst
 from lightning_perfwatch.live.fit import FitWatch
 from lightning_perfwatch.live.place import Place
 from lightning_perfwatch.live.ranks import RankPart
+from lightning_perfwatch.measurements import Window
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.reporters import terminal
 from lightning_perfwatch.reporters.loggers import LoggerSink

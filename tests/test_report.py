@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from lightning_perfwatch.diagnosis import Diagnosis
-from lightning_perfwatch.evidence import PHASES, Counted, Evidence, Interval, RankSummary, StepTimes
+from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.measurements import PHASES, Counted, Interval, RankSummary, StepTimes
 from lightning_perfwatch.report import Rates, Report, from_json, to_json
 from tests.reporters.factories import REPORTS, finding, report
 

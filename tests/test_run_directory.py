@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from lightning_perfwatch import run_directory
-from lightning_perfwatch.evidence import Evidence, Window
+from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.measurements import Window
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.run_directory import RunDirectory, pack_trace
 from lightning_perfwatch.trace import breakdown

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from enum import Enum
 from typing import NamedTuple
 
-from lightning_perfwatch.evidence import PHASES
+from lightning_perfwatch.measurements import PHASES
 
 
 class Part(Enum):
@@ -33,7 +33,7 @@ class Part(Enum):
 
     @property
     def phase(self) -> int | None:
-        """Index in :data:`~lightning_perfwatch.evidence.PHASES`; None for what lies outside the step."""
+        """Index in :data:`~lightning_perfwatch.measurements.PHASES`; None for what lies outside the step."""
         return PHASES.index(self.value) if self.value in PHASES else None
 
 

@@ -11,8 +11,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from lightning_perfwatch.diagnosis import diagnose
-from lightning_perfwatch.evidence import Evidence, Window
+from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.live.analysis import Analysis, AnalysisError, longest_wait_s
+from lightning_perfwatch.measurements import Window
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.rules import Rule
 from lightning_perfwatch.run_directory import RunDirectory

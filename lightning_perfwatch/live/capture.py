@@ -22,8 +22,8 @@ import torch
 from torch.profiler import ProfilerActivity
 from torch.profiler.profiler import _KinetoProfile  # torch documents it as the low-level profiler
 
-from lightning_perfwatch.evidence import Window
 from lightning_perfwatch.live.trace_options import TraceOptions
+from lightning_perfwatch.measurements import Window
 
 log = logging.getLogger(__name__)
 

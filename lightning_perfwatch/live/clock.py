@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lightning_perfwatch.evidence import PHASES, Seconds
+from lightning_perfwatch.measurements import PHASES, Seconds
 
 MOST_PENDING_STEPS = 64
 _ASYNCHRONOUS = ("cuda", "xpu", "mps", "hpu", "npu")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning_perfwatch.evidence import PHASES, Counted, Evidence, Overhead, RankSummary, Window
+from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.live.actions import Part
 from lightning_perfwatch.live.batch import BatchCounter
 from lightning_perfwatch.live.capture import Capture, another_profiler
@@ -28,6 +28,7 @@ from lightning_perfwatch.live.steps import Kind, StepLog, epoch_starts
 from lightning_perfwatch.live.throughput import Throughput
 from lightning_perfwatch.live.trace_options import TraceOptions
 from lightning_perfwatch.live.windows import Windows
+from lightning_perfwatch.measurements import PHASES, Counted, Overhead, RankSummary, Window
 from lightning_perfwatch.report import Rates
 
 log = logging.getLogger(__name__)

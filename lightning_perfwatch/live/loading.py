@@ -14,7 +14,7 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 
-from lightning_perfwatch.evidence import LoaderInfo, LoadProbe
+from lightning_perfwatch.measurements import LoaderInfo, LoadProbe
 
 
 def find_loader(loaders: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lightning_perfwatch.evidence import PHASES
+from lightning_perfwatch.measurements import PHASES
 
 PREFIX = "perfwatch/"
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-from lightning_perfwatch.evidence import PHASES
 from lightning_perfwatch.live import actions
 from lightning_perfwatch.live.actions import Meaning, Part
 from lightning_perfwatch.live.clock import DeviceMarks
+from lightning_perfwatch.measurements import PHASES
 
 LOGGING = "Lightning's logging"
 
@@ -260,7 +260,8 @@ class _Fetch(_Marked):
         now_ns = timer.flush()
         if timer.iterator_since_ns is not None:
             timer.epoch_starts_ns.append((now_ns - timer.iterator_since_ns, 0))
-        timer.current = timer.loop
+        if timer.current in (timer.between_epochs, timer.logging):  # else a training step fetches its own batch
+            timer.current = timer.loop
         super().__enter__()
         if timer.fetch_observer is not None:
             timer.fetch_observer.fetch_begins()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from lightning_perfwatch.evidence import RankSummary, Window
+from lightning_perfwatch.measurements import RankSummary, Window
 
 
 @dataclass(frozen=True)

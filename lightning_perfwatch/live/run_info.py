@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from lightning_perfwatch.evidence import RunInfo
 from lightning_perfwatch.live.clock import Device
 from lightning_perfwatch.live.syncs import has_compiled
+from lightning_perfwatch.measurements import RunInfo
 
 _CGROUPS = Path("/sys/fs/cgroup")
 

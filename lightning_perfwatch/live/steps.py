@@ -9,9 +9,9 @@ from enum import IntEnum
 
 import numpy as np
 
-from lightning_perfwatch.evidence import PHASES, EpochStart, HookTime, Seconds, StepTimes
 from lightning_perfwatch.live.actions import Meaning, Part
 from lightning_perfwatch.live.phases import StepParts
+from lightning_perfwatch.measurements import PHASES, EpochStart, HookTime, Seconds, StepTimes
 
 MOST_STEPS = 8192
 FEWEST_STEPS = 3

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
-from lightning_perfwatch.evidence import SyncSite, SyncSites
+from lightning_perfwatch.measurements import SyncSite, SyncSites
 
 WAITING_CALLS = frozenset(
     (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from lightning_perfwatch.evidence import Counted, Interval
+from lightning_perfwatch.measurements import Counted, Interval
 
 MOST_INTERVALS = 4096
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from lightning_perfwatch.evidence import LoadProbe, SyncSites, Window
 from lightning_perfwatch.live.capture import Capture, CaptureError, profiler_on_thread
 from lightning_perfwatch.live.loading import LoadWatch
 from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.syncs import SyncAudit
+from lightning_perfwatch.measurements import LoadProbe, SyncSites, Window
 
 log = logging.getLogger(__name__)
 

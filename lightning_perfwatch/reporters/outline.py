@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lightning_perfwatch.evidence import RankSummary, RunInfo, Window
 from lightning_perfwatch.finding import Finding
+from lightning_perfwatch.measurements import RankSummary, RunInfo, Window
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.reporters.wording import (
     NOT_MEASURED,

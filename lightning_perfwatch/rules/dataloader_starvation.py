@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lightning_perfwatch.evidence import Evidence, LoaderInfo, LoadProbe, RunInfo, StepTimes
+from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
+from lightning_perfwatch.measurements import LoaderInfo, LoadProbe, RunInfo, StepTimes
 from lightning_perfwatch.rules.rule import Rule
 
 

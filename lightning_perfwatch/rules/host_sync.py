@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lightning_perfwatch.evidence import Evidence, SyncSite
+from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
+from lightning_perfwatch.measurements import SyncSite
 from lightning_perfwatch.rules.rule import Rule
 from lightning_perfwatch.trace import Trace, calls_per_step
 
@@ -78,8 +79,8 @@ class HostSync(Rule):
             severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
             share=share,
             summary=f"{_calls(site)} in each step. On this CPU that takes {site.s_per_step * 1e6:.0f} µs of a step "
-            f"({100 * share:.1f} %), since nothing has to be waited for; on a GPU every such call stalls the training until "
-            "the GPU has done all its queued work.",
+            f"({100 * share:.1f} %), since nothing has to be waited for; on a GPU every such call stalls the training "
+            "until the GPU has done all its queued work.",
             advice=_advice(site),
             where=Where(file=site.file, line=site.line, op=site.code),
             evidence={**_numbers(site), "step_s": step_s},

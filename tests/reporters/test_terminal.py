@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from lightning_perfwatch.evidence import Overhead, Window
 from lightning_perfwatch.finding import Severity, Where
+from lightning_perfwatch.measurements import Overhead, Window
 from lightning_perfwatch.report import Report, Throughput
 from lightning_perfwatch.reporters import terminal
 from tests.reporters.factories import (

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from lightning_perfwatch.evidence import (
+from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.measurements import (
     PHASES,
     EpochStart,
-    Evidence,
     HookTime,
     LoaderInfo,
     LoadProbe,

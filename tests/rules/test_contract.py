@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from lightning_perfwatch.diagnosis import diagnose
-from lightning_perfwatch.evidence import PHASES, Evidence, StepTimes, SyncSites
+from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.measurements import PHASES, StepTimes, SyncSites
 from lightning_perfwatch.rules import Rule, all_rules
 from tests.rules.factories import evidence, hook_time, loader, on_gpu, step_times, sync_site
 

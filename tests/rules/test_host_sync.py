@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lightning_perfwatch.evidence import Evidence, SyncSite, SyncSites
+from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity
+from lightning_perfwatch.measurements import SyncSite, SyncSites
 from lightning_perfwatch.rules.host_sync import HostSync
 from lightning_perfwatch.trace import read_trace
 from tests.rules.factories import evidence, on_gpu, sync_site
