@@ -36,7 +36,8 @@ def _guarded(hook: Hook) -> Hook:
     @functools.wraps(hook)
     def guarded(self: PerfWatch, *args: Any, **kwargs: Any) -> None:
         try:
-            hook(self, *args, **kwargs)
+            if self._session is None or self._session.is_on_its_thread():
+                hook(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the one boundary: training goes on, whatever failed here
             self._switch_off(error)
 
@@ -82,6 +83,7 @@ class PerfWatch(Callback):
         self.report: Report | None = None
         self._session: Session | None = None  # until it is concluded
         self._live: Session | None = None  # as long as it measures
+        self._has_begun = False
 
     @classmethod
     def from_config(cls, source: str | PathLike[str] | Mapping[str, Any] | DictConfig) -> PerfWatch:
@@ -98,13 +100,19 @@ class PerfWatch(Callback):
         return {**self.__dict__, "_session": None, "_live": None}
 
     @_guarded
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """A fit begins, which need not come to a training step."""
+        self.report = None
+        self._has_begun = False
+
+    @_guarded
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin to watch; the choice of the run directory comes first, since every rank has to take part in it."""
+        self._has_begun = True
         if trainer.fast_dev_run:
             log.info("PerfWatch is off: a fast_dev_run is too short to be measured.")
             return
         place = find_place(trainer, self.config.dir)
-        self.report = None
         self._live = self._session = Session(trainer, pl_module, self, self.config, place)
 
     @_guarded
@@ -137,6 +145,8 @@ class PerfWatch(Callback):
     @_guarded
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """Everything is over: report."""
+        if not self._has_begun:
+            log.info("PerfWatch has nothing to report: no training step ran in this fit.")
         self._conclude(None)
 
     @_guarded

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -35,6 +36,8 @@ class Session:
         self._is_first = trainer.global_rank == 0
         self._quiet = config.quiet or not self._is_first
         self._stopped = False
+        self._thread = threading.get_ident()
+        self._complained = False
         self.part = RankPart()
         self.parts: list[RankPart] = []
         if place.reason is not None and self._is_first:
@@ -53,6 +56,15 @@ class Session:
         )
         if place.reason is not None:
             self._fit.note(f"no trace and no report are written: {place.reason}")
+
+    def is_on_its_thread(self) -> bool:
+        """Whether this is the thread that trains; stopped on another one, a profiler loses its events and runs on."""
+        if threading.get_ident() == self._thread:
+            return True
+        if not self._complained:
+            self._complained = True
+            log.warning("PerfWatch ignores hooks that are called from another thread than the one that trains.")
+        return False
 
     def step_started(self) -> None:
         """A training step begins."""

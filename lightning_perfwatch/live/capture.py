@@ -243,8 +243,8 @@ class Capture:
 def another_profiler(trainer: Any, own: object) -> str | None:
     """Who else profiles, in words; None if nobody does.
 
-    Two profilers at once lose one's data, end the training with an error or crash the process, so this is asked
-    before the first window begins.
+    Two profilers at once lose one's data, end the training with an error or crash the process. A profiler of the
+    user's that is idle now may begin to record in the middle of a window, so it counts as well.
     """
     if any(kind.__name__ == "PyTorchProfiler" for kind in type(trainer.profiler).__mro__):
         return "the Trainer's PyTorchProfiler"
@@ -253,9 +253,9 @@ def another_profiler(trainer: Any, own: object) -> str | None:
             break
         if type(callback) is type(own):
             return "another PerfWatch"
-    for callback in trainer.callbacks:
-        if callback is not own and any(isinstance(value, _KinetoProfile) for value in vars(callback).values()):
-            return f"the callback {type(callback).__name__}"
+    for holder in (*trainer.callbacks, trainer.lightning_module):
+        if holder is not own and any(isinstance(value, _KinetoProfile) for value in vars(holder).values()):
+            return f"a torch.profiler of {type(holder).__name__}"
     return profiler_on_thread()
 
 

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ class FitWatch:
         self._row = RowSums(trainer.world_size)
         self._step = 0
         self._epochs_seen = 0
-        self._first_global_step = self._global_step = self._logged_at = trainer.global_step
+        self._first_global_step = trainer.global_step
         self._loader = find_loader(trainer.train_dataloader)
         self._windows = Windows(
             schedule,
@@ -80,6 +81,7 @@ class FitWatch:
             self._loader,
             self._new_capture(directory, options, own),
             trial_steps=int(trainer.accumulate_grad_batches),
+            rival=partial(another_profiler, trainer, own),
         )
         self._unknown_said = tokens is not None
         trainer.profiler = self._timer
@@ -128,13 +130,11 @@ class FitWatch:
         self._row.add(parts.phases_ns, samples, tokens)
         window = self._windows.step_ended(self._step, is_last=False)
         self._step += 1
-        global_step = self._trainer.global_step
-        stepped, self._global_step = global_step != self._global_step, global_step
-        every = self._trainer.log_every_n_steps
-        due = stepped and every > 0 and global_step - self._logged_at >= every
+        due = self._is_row_due()
         if due or self._is_clean(self._step) != self._is_clean(self._step - 1):
             self._close_interval()
-        return StepResult(window, self._take_row(global_step) if due else None)
+        row_of_metrics = self._row.take(self._trainer.fit_loop.epoch_loop._batches_that_stepped) if due else None
+        return StepResult(window, row_of_metrics)
 
     def outside_steps(self) -> AbstractContextManager[None]:
         """Within this context the time is PerfWatch's own and belongs to no step."""
@@ -148,6 +148,9 @@ class FitWatch:
     def stop(self, reason: str | None = None) -> Window | None:
         """Training is over or broken off: give the Trainer its profiler back and end what runs; idempotent."""
         window = self.release(reason)
+        if self._windows.is_waiting:
+            first = self._schedule.window(self._schedule.skip_first + self._schedule.wait).start
+            self.note(f"the window never ran: it begins with step {first} and the run ended after {self._step} steps")
         self._steps.add_outside(self._timer.end_step())
         self._close_interval()
         if self._timer.device is not None:
@@ -198,22 +201,17 @@ class FitWatch:
         )
 
     def _missing(self) -> dict[str, str]:
-        schedule = self._schedule
         missing = {
             "syncs": f"the run ended after {self._step} steps, before a step was audited",
             "steps": f"{self._step} training steps are too few to judge a steady step",
         }
         if not self._windows.done:
-            first = schedule.window(schedule.skip_first + schedule.wait).start
-            reason = next(iter(self._notes + self._windows.notes), None)
-            missing["trace"] = reason or (
-                f"the window never ran: it begins with step {first} and the run ended after {self._step} steps"
-            )
+            missing["trace"] = next(iter(self._notes + self._windows.notes), "this process records no trace")
         return missing
 
     def _counted(self) -> Counted:
         return self._throughput.counted(
-            num_optimizer_steps=self._global_step - self._first_global_step,
+            num_optimizer_steps=self._trainer.global_step - self._first_global_step,
             num_synchronizations=self._device.num_synchronizations,
         )
 
@@ -239,9 +237,10 @@ class FitWatch:
         self._throughput.add_wait(wait_s)
         self._throughput.close()
 
-    def _take_row(self, global_step: int) -> MetricRow:
-        self._logged_at = global_step
-        return self._row.take(self._trainer.fit_loop.epoch_loop._batches_that_stepped)
+    def _is_row_due(self) -> bool:
+        """Whether Lightning logs this step too: on its axis, which counts batches but those that only accumulate."""
+        loop, every = self._trainer.fit_loop.epoch_loop, self._trainer.log_every_n_steps
+        return every > 0 and not loop._should_accumulate() and (loop._batches_that_stepped + 1) % every == 0
 
     def _say_unknown(self, batch: Any) -> None:
         self._unknown_said = True

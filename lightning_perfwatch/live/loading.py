@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from types import CodeType, FrameType
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, Subset
 from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 
 from lightning_perfwatch.measurements import LoaderInfo, LoadProbe
@@ -94,9 +94,7 @@ class LoadWatch:
         """What the last watched batch took; None if none was seen."""
         if self._fetch_ns == 0 or self._collate is None:
             return None
-        dataset = self._loader.dataset
-        get = getattr(type(dataset), "__getitems__", None) or getattr(type(dataset), "__getitem__", None)
-        dataset_code = _code_of(get or getattr(type(dataset), "__iter__", None))
+        dataset_code = _loading_code(self._loader.dataset)
         return LoadProbe(
             fetch_s=max(0, self._fetch_ns - self._collate_ns) / 1e9,
             collate_s=self._collate_ns / 1e9,
@@ -124,10 +122,17 @@ class LoadWatch:
                 self._fetch_ns += perf_counter_ns() - self._fetch_since_ns
 
 
+def _loading_code(dataset: Any) -> CodeType | None:
+    """The code of the user's dataset that gives its samples."""
+    while isinstance(dataset, Subset):  # what random_split makes
+        dataset = dataset.dataset
+    names = ("__iter__",) if isinstance(dataset, IterableDataset) else ("__getitems__", "__getitem__")
+    return next((code for name in names if (code := _code_of(getattr(type(dataset), name, None)))), None)
+
+
 def _code_of(function: Any) -> CodeType | None:
     if function is None:
         return None
     inner = getattr(function, "func", function)  # functools.partial
-    inner = getattr(inner, "__func__", inner)  # a bound method
     code = getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
     return code if isinstance(code, CodeType) else None

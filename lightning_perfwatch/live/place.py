@@ -69,8 +69,11 @@ def is_tensorboard(logger: Any) -> bool:
 
 
 def _saved_below(logger: Any) -> str | None:
-    """``save_dir/name/version``, which is where Lightning puts such a logger's checkpoints."""
+    """``save_dir/name/version``, as far as the logger tells them: there Lightning puts such a logger's checkpoints."""
     if logger.save_dir is None:
         return None
-    version = logger.version if isinstance(logger.version, str) else f"version_{logger.version}"
-    return str(Path(os.fspath(logger.save_dir)) / str(logger.name) / version)
+    version = logger.version
+    if version is not None and not isinstance(version, str):
+        version = f"version_{version}"
+    parts = (os.fspath(logger.save_dir), logger.name, version)  # no Path: it would spoil the // of a remote one
+    return "/".join(str(part) for part in parts if part)

@@ -1,16 +1,18 @@
 """Finds the call sites that make the host wait for the device, by watching a few steps of the training thread.
 
-Owns which calls wait and whose frame is to blame. Is active in audited steps only; knows no rule.
+Owns whose frame is to blame. Is active in audited steps only; knows no rule.
 """
 
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from site import getsitepackages, getusersitepackages
 from time import perf_counter_ns
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -18,25 +20,20 @@ from typing import Any, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
+from lightning_perfwatch.live.waits import WAITING_CALLS, spoken, waits
 from lightning_perfwatch.measurements import SyncSite, SyncSites
-
-WAITING_CALLS = frozenset(
-    (
-        "item", "tolist", "numpy", "cpu", "nonzero", "argwhere", "masked_select", "unique", "unique_consecutive",
-        "is_nonzero", "equal", "allclose", "bincount",
-        "__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__", "__array__",
-        "__format__", "__repr__", "__str__",
-    )
-)  # fmt: skip
-"""Tensor methods and torch functions whose result needs the values on the host, by their name.
-
-``to`` and ``copy_`` wait only when they copy to the host, indexing only with a boolean mask, ``where`` only with
-one argument, ``repeat_interleave`` only without ``output_size``; these are told apart by their arguments.
-"""
 
 _PROFILED_CALLS = WAITING_CALLS - {"__bool__", "__int__", "__float__", "__index__", "__complex__"}
 _STANDARD_LIBRARY = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
-_INSTALLED = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+_INSTALLED = tuple(
+    {
+        sysconfig.get_path("purelib"),
+        sysconfig.get_path("platlib"),
+        getusersitepackages(),
+        *getsitepackages(),
+        str(Path(torch.__file__).parents[1]),  # wherever it was found
+    }
+)
 _PACKAGE = str(Path(__file__).parents[1])
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "torchmetrics", "lightning_utilities")
 
@@ -123,7 +120,7 @@ class SyncAudit:
     def _record(self, call: str, tensor: torch.Tensor | None, frame: FrameType | None, spent_ns: int) -> None:
         owner, blamed = find_owner(frame)
         site = _Site(
-            call=_spoken(call),
+            call=spoken(call),
             owner=owner,
             device_type="unknown" if tensor is None else tensor.device.type,
             file=None if blamed is None else blamed.f_code.co_filename,
@@ -143,8 +140,10 @@ class SyncAudit:
                 owner = getattr(arg, "__self__", None)
                 if isinstance(owner, torch.Tensor) and not _is_nested(frame):
                     self._record(arg.__name__, owner, frame, 0)
-        elif event == "call" and frame.f_code in _PRINTED and isinstance(frame.f_locals.get("self"), torch.Tensor):
-            self._record("__format__", frame.f_locals["self"], frame.f_back, 0)
+        elif event == "call" and frame.f_code in _PRINTED:
+            owner = frame.f_locals.get("self")
+            if isinstance(owner, torch.Tensor) and not _is_nested(frame.f_back):
+                self._record("__format__", owner, frame.f_back, 0)
 
 
 class _Watch(TorchFunctionMode):
@@ -163,7 +162,7 @@ class _Watch(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if not (name in WAITING_CALLS or (name in _CONDITIONAL and _CONDITIONAL[name](args, kwargs))):
+        if not waits(name, args, kwargs):
             return func(*args, **kwargs)
         tensor = next((arg for arg in args if isinstance(arg, torch.Tensor)), None)
         start_ns = perf_counter_ns()
@@ -197,26 +196,31 @@ def find_owner(frame: FrameType | None) -> tuple[str, FrameType | None]:
     return owner or "torch", None
 
 
-_kinds: dict[CodeType, str] = {}
+_kinds: dict[str, str] = {}
 
 
 def _kind_of_code(code: CodeType) -> str:
-    kind = _kinds.get(code)
+    file = code.co_filename  # the key, since equal code of two files is equal
+    kind = _kinds.get(file)
     if kind is None:
-        kind = _kinds[code] = _kind_of_file(code.co_filename)
+        kind = _kinds[file] = _kind_of_file(file)
     return kind
 
 
 def _kind_of_file(file: str) -> str:
     """``user``, ``perfwatch``, ``lightning``, ``optimizer``, ``torch``, ``library`` or ``python``."""
-    if file.startswith(_PACKAGE):
+    if _is_below(file, _PACKAGE):
         return "perfwatch"
     for root in _INSTALLED:
-        if file.startswith(root):
+        if _is_below(file, root):
             return _kind_of_package(Path(file).relative_to(root).parts)
-    if file.startswith(_STANDARD_LIBRARY) or file.startswith("<frozen"):
+    if file.startswith("<frozen") or any(_is_below(file, root) for root in _STANDARD_LIBRARY):
         return "python"
     return "user"
+
+
+def _is_below(file: str, directory: str) -> bool:
+    return file.startswith(directory + os.sep)
 
 
 def _kind_of_package(parts: tuple[str, ...]) -> str:
@@ -227,63 +231,16 @@ def _kind_of_package(parts: tuple[str, ...]) -> str:
     return "optimizer" if parts[1] == "optim" else "torch"
 
 
-def _is_nested(frame: FrameType) -> bool:
+def _is_nested(frame: FrameType | None) -> bool:
     """Whether a waiting call of torch itself is running already, such as ``item`` inside of ``__format__``."""
-    return frame.f_code in _PRINTED or (frame.f_back is not None and frame.f_back.f_code in _PRINTED)
+    while frame is not None and _kind_of_code(frame.f_code) == "torch":
+        if frame.f_code in _PRINTED:
+            return True
+        frame = frame.f_back
+    return False
 
 
 _PRINTED = frozenset((torch.Tensor.__format__.__code__, torch.Tensor.__repr__.__code__))
-
-_SPOKEN = {
-    "__bool__": "bool(tensor)", "__int__": "int(tensor)", "__float__": "float(tensor)", "__index__": "use as an index",
-    "__format__": "print(tensor)", "__repr__": "print(tensor)", "__str__": "print(tensor)",
-    "__contains__": "in tensor", "__array__": "conversion to numpy", "__getitem__": "indexing with a boolean mask",
-    "__setitem__": "assignment through a boolean mask", "__complex__": "complex(tensor)",
-}  # fmt: skip
-
-
-def _spoken(call: str) -> str:
-    return _SPOKEN.get(call) or f".{call}()"
-
-
-def _copies_to_host(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    if kwargs.get("non_blocking"):
-        return False
-    targets = [*args[1:], kwargs.get("device"), kwargs.get("other")]
-    return any(
-        (isinstance(target, str) and target.startswith("cpu"))
-        or (isinstance(target, torch.device) and target.type == "cpu")
-        for target in targets
-    )
-
-
-def _has_mask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    index = args[1] if len(args) > 1 else None
-    parts = index if isinstance(index, tuple) else (index,)
-    return any(isinstance(part, torch.Tensor) and part.dtype in (torch.bool, torch.uint8) for part in parts)
-
-
-def _assigns_values_by_mask(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Filling a mask with one number needs no value on the host; assigning a tensor does."""
-    value = args[2] if len(args) > 2 else None
-    return _has_mask(args, kwargs) and isinstance(value, torch.Tensor) and value.dim() > 0
-
-
-def _is_nonzero(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return len(args) + len(kwargs) == 1
-
-
-def _must_count(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return "output_size" not in kwargs and len(args) > 1 and isinstance(args[1], torch.Tensor)
-
-
-_CONDITIONAL: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], bool]] = {
-    "to": _copies_to_host,
-    "__getitem__": _has_mask,
-    "__setitem__": _assigns_values_by_mask,
-    "where": _is_nonzero,
-    "repeat_interleave": _must_count,
-}
 
 
 def _source_line(file: str | None, line: int | None) -> str | None:

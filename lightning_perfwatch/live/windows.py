@@ -6,6 +6,7 @@ Owns what happens between two steps and the one warning when tracing has to be s
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from lightning_perfwatch.live.capture import Capture, CaptureError, profiler_on_thread
@@ -27,6 +28,7 @@ class Windows:
         loader: the training data loader, for the audit.
         capture: records; None where this process is not to record.
         trial_steps: how many warmup steps the trial takes, so that it holds an optimizer step.
+        rival: who else profiles, in words; asked before each window.
     """
 
     def __init__(
@@ -36,11 +38,13 @@ class Windows:
         loader: Any,
         capture: Capture | None,
         trial_steps: int = 1,
+        rival: Callable[[], str | None] = profiler_on_thread,
     ) -> None:
         self._schedule = schedule
         self._timer = timer
         self._capture = capture
         self._trial_steps = min(trial_steps, schedule.warmup)
+        self._rival = rival
         self._audit = SyncAudit()
         self._load_watch = LoadWatch(loader)
         self._auditing = False
@@ -59,6 +63,11 @@ class Windows:
     def load_probe(self) -> LoadProbe | None:
         """Where an audited batch's loading time went."""
         return self._load_watch.probe()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the first window is still to come."""
+        return self._capture is not None and not self.done
 
     # Called by the timer
 
@@ -111,7 +120,7 @@ class Windows:
 
     def _prepare(self, capture: Capture, step: int, window: range) -> None:
         if step == window.start - self._trial_steps:
-            other = profiler_on_thread()
+            other = self._rival()
             if other is not None:
                 raise CaptureError(f"{other} would lose its data")
             capture.begin_trial()

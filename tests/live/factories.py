@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from lightning_perfwatch.live.phases import PhaseTimer
+from lightning_perfwatch.live.actions import Part
+from lightning_perfwatch.live.phases import PhaseTimer, StepParts
+from lightning_perfwatch.measurements import PHASES
 
 
 class HostClock:
@@ -109,7 +111,34 @@ Script = list[Any]
 """What a loop does: a number of milliseconds, or an action's name with what happens in it."""
 
 
-def play(timer: PhaseTimer, clock: HostClock, script: Script) -> None:
+BATCH: Script = [
+    (FETCH, 8.0),
+    (TO_DEVICE, 4.0, ("[LightningModule]Model.transfer_batch_to_device", 1.0)),
+    0.5,
+    ("run_training_batch", 0.25, (OPTIMIZER_STEP, 2.0, (TRAINING_STEP, 16.0), (ZERO_GRAD, 1.0), (BACKWARD, 32.0), 3.0)),
+    (CALLBACK_END, 64.0),
+]
+BATCH_MS = {
+    "data_wait": 8,
+    "transfer": 5,
+    "forward": 16,
+    "backward": 32,
+    "optimizer": 6,
+    "callbacks": 64,
+    "other": 0.75,
+}
+VALIDATION: Script = [
+    3.0,  # the loop sets it up
+    ("[LightningModule]Model.on_validation_model_eval", 1.0),
+    ("[_EvaluationLoop].val_next", 10.0),
+    (TO_DEVICE, 20.0),
+    ("[Strategy]SingleDeviceStrategy.validation_step", 40.0),
+    ("[Callback]Slow.on_validation_batch_end", 5.0),
+    0.5,
+]
+
+
+def play(timer: PhaseTimer | RecordingProfiler, clock: HostClock, script: Script) -> None:
     """Go through ``script``, announcing its actions in turn by ``profile`` and by ``start`` and ``stop``."""
     for number, part in zip(itertools.count(), script, strict=False):
         if isinstance(part, tuple):
@@ -123,3 +152,26 @@ def play(timer: PhaseTimer, clock: HostClock, script: Script) -> None:
                 timer.stop(name)
         else:
             clock.pass_ms(part)
+
+
+def timer_in_step(**changes: Any) -> PhaseTimer:
+    """A timer that has seen the epoch begin and ended a step, so that what follows is the next one."""
+    arguments = {"inner": PassThroughProfiler(), "own_key": "PerfWatch", "checkpoint_keys": ["ModelCheckpoint{}"]}
+    timer = PhaseTimer(**{**arguments, **changes})
+    timer.start(RUN_EPOCH)
+    timer.start(FETCH)
+    timer.stop(FETCH)
+    timer.end_step()
+    return timer
+
+
+def phases_ms(parts: StepParts) -> dict[str, float]:
+    return {name: ns / 1e6 for name, ns in zip(PHASES, parts.phases_ns, strict=True) if ns}
+
+
+def outside_ms(parts: StepParts) -> dict[Part, float]:
+    return {part: ns / 1e6 for part, ns in parts.outside_ns.items()}
+
+
+def hooks_ms(timer: PhaseTimer, parts: StepParts) -> dict[tuple[str | None, str | None], float]:
+    return {(timer.meanings[slot].owner, timer.meanings[slot].hook): ns / 1e6 for slot, ns in parts.hooks_ns.items()}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_perfwatch.evidence import PHASES
 from lightning_perfwatch.live.clock import MOST_PENDING_STEPS, Device, DeviceMarks
+from lightning_perfwatch.measurements import PHASES
 from tests.live.factories import Stream
 
 DATA_WAIT, TRANSFER, FORWARD, BACKWARD, OPTIMIZER, CALLBACKS, OTHER = range(len(PHASES))

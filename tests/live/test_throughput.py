@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lightning_perfwatch.evidence import Counted, Interval
 from lightning_perfwatch.live.throughput import MOST_INTERVALS, Throughput
+from lightning_perfwatch.measurements import Counted, Interval
 
 
 def test_without_steps_there_is_no_interval_and_amounts_are_unknown() -> None:

@@ -22,7 +22,8 @@ def test_a_size_that_is_no_positive_number_is_refused_with_its_value(most: Any) 
 
 @pytest.mark.parametrize("field", ["record_shapes", "with_stack", "profile_memory"])
 def test_a_switch_that_is_no_truth_value_is_refused_by_name(field: str) -> None:
-    assert getattr(TraceOptions(**{field: True}), field) is True
+    options: dict[str, Any] = {field: True}
+    assert getattr(TraceOptions(**options), field) is True
 
     with pytest.raises(ValueError, match=rf"TraceOptions\.{field} must be true or false, got 'yes'"):
-        TraceOptions(**{field: "yes"})
+        TraceOptions(**{**options, field: "yes"})

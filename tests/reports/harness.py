@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -15,12 +16,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch.utils.data import DataLoader, Dataset
 
 from lightning_perfwatch import PerfWatch, Schedule
-from lightning_perfwatch.evidence import PHASES, Evidence
+from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.measurements import PHASES
 from lightning_perfwatch.run_directory import RunDirectory
 
 SHORT = Schedule(skip_first=0, wait=1, warmup=1, active=3, repeat=1)
@@ -81,7 +84,7 @@ def perfwatch(**settings: Any) -> PerfWatch:
     return PerfWatch(**{"schedule": SHORT, "quiet": True, "dir": "perfwatch", **settings})
 
 
-def trainer(*callbacks: Any, **settings: Any) -> Trainer:
+def trainer(*callbacks: Any, **settings: Any) -> Any:
     """A Trainer that does nothing but train one epoch on the CPU."""
     quiet: dict[str, Any] = {
         "accelerator": "cpu",
@@ -103,10 +106,14 @@ def fit(
     others: Iterable[Any] = (),
     ckpt_path: Any = None,
     **settings: Any,
-) -> Trainer:
-    """Train ``module`` under ``watch``; further ``settings`` are the Trainer's."""
+) -> Any:
+    """Train ``module`` under ``watch``; further ``settings`` are the Trainer's.
+
+    ``train`` is ten quick batches if it is None, and the module's own loader if it is False.
+    """
     used = trainer(watch, *others, **settings)
-    used.fit(module or Module(), loader() if train is None else train, val, ckpt_path=ckpt_path)
+    train = loader() if train is None else train
+    used.fit(module or Module(), None if train is False else train, val, ckpt_path=ckpt_path)
     return used
 
 
@@ -134,9 +141,9 @@ def read_events(path: Path) -> list[dict[str, Any]]:
 
 def read_document(path: Path) -> dict[str, Any]:
     """The trace as strict JSON: no NaN, no bare control characters."""
-    opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-    with opened as file:
-        document: dict[str, Any] = json.loads(file.read(), parse_constant=_refuse)
+    content = path.read_bytes()
+    text = gzip.decompress(content) if path.suffix == ".gz" else content
+    document: dict[str, Any] = json.loads(text, parse_constant=_refuse)
     return document
 
 
@@ -167,6 +174,12 @@ def _is_within(event: dict[str, Any], step: dict[str, Any]) -> bool:
 def profiler_is_running() -> bool:
     """Whether a torch profiler runs on this thread."""
     return bool(torch._C._autograd._profiler_enabled())
+
+
+def said_by_perfwatch(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    """What PerfWatch has logged at ``level`` or above."""
+    ours = [record for record in caplog.records if record.name.startswith("lightning_perfwatch")]
+    return [record.getMessage() for record in ours if record.levelno >= level]
 
 
 def run_script(source: str, directory: Path, *, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:

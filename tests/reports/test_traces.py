@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from tests.reports.harness import (
     read_document,
     read_events,
     run_script,
+    said_by_perfwatch,
     trace_files,
 )
 
@@ -74,23 +74,11 @@ def test_a_trace_of_one_process_says_so(trace: Path) -> None:
 def test_the_tensorboard_plugin_shows_the_wait_for_data(trace: Path, tmp_path: Path) -> None:
     """K#610, K#844, tensorboard#6136 (46): it drops the loader's events as current torch names them."""
     from torch_tb_profiler.profiler.data import RunProfileData
-    from torch_tb_profiler.profiler.node import ProfileRole
+    from torch_tb_profiler.profiler.event_parser import ProfileRole
 
     profile = RunProfileData.parse("rank0", 1, str(trace), str(tmp_path))
 
     assert profile.avg_costs.costs[ProfileRole.DataLoader] >= LOAD_MS_PER_BATCH * 1e3
-
-
-@pytest.fixture
-def warnings_said(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """What PerfWatch has warned of."""
-    said: list[str] = []
-    yield said
-    said[:] = []
-
-
-def said_by_perfwatch(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name.startswith("lightning_perfwatch")]
 
 
 @pytest.mark.parametrize("place", ["a_file/below", "/proc/nope", "s3://bucket/run"])
