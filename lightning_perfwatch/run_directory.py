@@ -96,6 +96,12 @@ class RunDirectory:
             return window  # a full disk: the plain trace can still be read
         return replace(window, trace=packed.name)
 
+    def remove_unfinished(self) -> None:
+        """Remove what an analysis that was ended left half written."""
+        with contextlib.suppress(OSError):
+            for path in self.path.glob("*.part"):
+                path.unlink(missing_ok=True)
+
     def read_trace(self, windows: Iterable[Window]) -> tuple[Trace | None, str | None]:
         """The last complete window's trace that can be read, else a partial one's, and why there is none."""
         reason = None

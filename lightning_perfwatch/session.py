@@ -38,6 +38,7 @@ class Session:
         self._stopped = False
         self._thread = threading.get_ident()
         self._complained = False
+        self._waiting_said = False
         self.part = RankPart()
         self.parts: list[RankPart] = []
         if place.reason is not None and self._is_first:
@@ -73,15 +74,14 @@ class Session:
     def step_ended(self, batch: Any) -> None:
         """A training step is over."""
         result = self._fit.step_ended(batch)
-        if result.window is not None:
-            self._window_closed(result.window)
+        self._analyze(result.window)
         if result.row is not None and self._sink is not None:
             self._sink.log(result.row.metrics, result.row.step)
             self._show_window(self._analyst.finished())
 
     def validation_begins(self) -> None:
         """Validation begins."""
-        self._fit.validation_begins()
+        self._analyze(self._fit.validation_begins())
 
     def stop(self, reason: str | None = None) -> None:
         """Training is over, or broken off for this reason; idempotent."""
@@ -93,7 +93,7 @@ class Session:
 
     def conclude(self, longest_s: float | None = None) -> Report:
         """The report; waits at most ``longest_s`` seconds for the analysis, as its traces' size allows if None."""
-        return self._analyst.conclude(self._fit.evidence(self.parts), longest_s)
+        return self._analyst.conclude(self._fit.evidence(self.parts), longest_s, self._say_waiting)
 
     def show(self, report: Report) -> None:
         """Hand ``report`` to the loggers and to the terminal, on the first rank."""
@@ -111,14 +111,20 @@ class Session:
         with suppress(Exception):
             self._fit.release()
 
-    def _window_closed(self, window: Window) -> None:
-        if window.trace is not None and self._is_first:
+    def _analyze(self, window: Window | None) -> None:
+        """Have a window that has just closed analysed while training goes on."""
+        if window is not None and window.trace is not None and self._is_first:
             with self._fit.outside_steps():
                 self._analyst.begin(self._fit.evidence())
 
     def _show_window(self, report: Report | None) -> None:
         if report is not None and not self._quiet:
             self._say(terminal.window_line(report))
+
+    def _say_waiting(self) -> None:
+        if not self._quiet and not self._waiting_said:
+            self._waiting_said = True
+            self._say("PerfWatch reads the trace; the report follows.")
 
     def _say(self, line: str) -> None:
         """One line that leaves a progress bar whole."""

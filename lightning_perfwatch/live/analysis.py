@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lightning_perfwatch.report import Report
@@ -17,6 +18,7 @@ from lightning_perfwatch.run_directory import RunDirectory
 
 _PACKAGE_PARENT = str(Path(__file__).parents[2])
 _LEAST_WAIT_S = 30.0
+_SHORT_WAIT_S = 1.0
 _WAIT_S_PER_MB = 0.5  # reading and compressing a trace took 0.05 s per MB on two shared cores; ten times as much
 
 
@@ -68,14 +70,16 @@ class Analysis:
         """Whether the child is still at work; never waits."""
         return self._process.poll() is None
 
-    def result(self, longest_s: float) -> Report:
+    def result(self, longest_s: float, on_wait: Callable[[], None] | None = None) -> Report:
         """The report, waiting at most this long for it; then the child is ended.
+
+        ``on_wait`` is called once if it takes longer than a second.
 
         Raises:
             AnalysisError: the child crashed, was killed, took too long or left no readable report.
         """
         try:
-            status = self._process.wait(timeout=longest_s)
+            status = self._wait(longest_s, on_wait)
             last_words = "" if status == 0 else self._last_words()
         except subprocess.TimeoutExpired:
             raise AnalysisError(f"it was not done after {longest_s:.0f} s and was ended") from None
@@ -89,11 +93,21 @@ class Analysis:
             raise AnalysisError(f"its report can't be read: {error}") from error
 
     def end(self) -> None:
-        """End the child if it still runs; idempotent."""
+        """End the child if it still runs, with what it left half done; idempotent."""
         if self.is_running:
             self._process.kill()
             self._process.wait()
+            self._directory.remove_unfinished()
         self._errors.close()
+
+    def _wait(self, longest_s: float, on_wait: Callable[[], None] | None) -> int:
+        if on_wait is not None and longest_s > _SHORT_WAIT_S:
+            try:
+                return self._process.wait(timeout=_SHORT_WAIT_S)
+            except subprocess.TimeoutExpired:
+                on_wait()
+                longest_s -= _SHORT_WAIT_S
+        return self._process.wait(timeout=longest_s)
 
     def _last_words(self) -> str:
         self._errors.seek(0)
@@ -103,7 +117,9 @@ class Analysis:
 
 def _environment() -> dict[str, str]:
     """The child imports this very package, nothing from its working directory, and needs no thread pool."""
-    paths = [_PACKAGE_PARENT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if _PACKAGE_PARENT not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):  # found there anyway
+        paths.insert(0, _PACKAGE_PARENT)
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),

@@ -6,7 +6,8 @@ Owns which analysis runs when, and what is reported when one fails. Shows nothin
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,6 +20,8 @@ from lightning_perfwatch.rules import Rule
 from lightning_perfwatch.run_directory import RunDirectory
 
 log = logging.getLogger(__name__)
+
+_LEAST_LEFT_S = 2.0  # without a trace to read a child is done in half a second
 
 
 class Analyst:
@@ -58,21 +61,26 @@ class Analyst:
         running, self._running = self._running, None
         return self._result(running, 0.0)
 
-    def conclude(self, evidence: Evidence, longest_s: float | None = None) -> Report:
-        """The final report, waiting at most ``longest_s`` seconds (by the traces' size if None) for each child.
+    def conclude(
+        self, evidence: Evidence, longest_s: float | None = None, on_wait: Callable[[], None] | None = None
+    ) -> Report:
+        """The final report, waiting at most ``longest_s`` seconds in all, by the traces' size if None.
 
-        Whatever fails on the way, the report holds all that was measured in this process.
+        ``on_wait`` is called once if it takes longer than a second. Whatever fails on the way, the report holds all
+        that was measured in this process.
         """
         bound_s = longest_wait_s(_size_mb(evidence.windows)) if longest_s is None else longest_s
+        end_s = time.monotonic() + bound_s
         if self._running is not None:
             running, self._running = self._running, None
-            self._result(running, bound_s)
+            self._result(running, bound_s, on_wait)
         if self._directory is None:
             return self._without_trace(evidence, None)
         if self._arguments is None:
             return self._in_this_process(self._directory, evidence)
         analysis = self._start(self._directory, self._arguments, evidence)
-        report = None if analysis is None else self._result(analysis, bound_s)
+        left_s = max(_LEAST_LEFT_S, end_s - time.monotonic())
+        report = None if analysis is None else self._result(analysis, left_s, on_wait)
         return self._without_trace(evidence, self._directory) if report is None else report
 
     def end(self) -> None:
@@ -89,9 +97,9 @@ class Analyst:
             self._complain(f"the trace is not analysed: {error}")
             return None
 
-    def _result(self, analysis: Analysis, longest_s: float) -> Report | None:
+    def _result(self, analysis: Analysis, longest_s: float, on_wait: Callable[[], None] | None = None) -> Report | None:
         try:
-            return analysis.result(longest_s)
+            return analysis.result(longest_s, on_wait)
         except AnalysisError as error:
             where = "" if self._directory is None else f"; to try again: perfwatch analyze {self._directory.path}"
             self._complain(f"the analysis failed: {error}{where}")

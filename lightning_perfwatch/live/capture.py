@@ -22,6 +22,7 @@ import torch
 from torch.profiler import ProfilerActivity
 from torch.profiler.profiler import _KinetoProfile  # torch documents it as the low-level profiler
 
+from lightning_perfwatch.live.rivals import profiler_on_thread
 from lightning_perfwatch.live.trace_options import TraceOptions
 from lightning_perfwatch.measurements import Window
 
@@ -30,11 +31,7 @@ log = logging.getLogger(__name__)
 STEP_PREFIX = "ProfilerStep#"
 ABORTED_PREFIX = "AbortedStep #"  # of the same length: it is written over the other in the finished file
 _SILENT = "99"  # Kineto's levels end at 5; 3 is louder than the default, anything above the last is silent
-_FAILURES = (
-    OSError,
-    RuntimeError,
-    ValueError,
-)  # what torch raises when a trace can't be started, stopped or written
+_FAILURES = (OSError, RuntimeError, ValueError)  # what torch raises where a trace can't be started, stopped, written
 
 
 class CaptureError(RuntimeError):
@@ -212,7 +209,7 @@ class Capture:
             if kind in self._device_types:
                 activities.append(activity)
         try:
-            if torch._C._autograd._profiler_enabled():
+            if profiler_on_thread() is not None:
                 raise CaptureError("another profiler runs on this thread")
             profiler = _KinetoProfile(
                 activities=activities,
@@ -238,30 +235,6 @@ class Capture:
         except _FAILURES as error:
             raise CaptureError(f"the profiler could not be stopped: {error}") from error
         return profiler
-
-
-def another_profiler(trainer: Any, own: object) -> str | None:
-    """Who else profiles, in words; None if nobody does.
-
-    Two profilers at once lose one's data, end the training with an error or crash the process. A profiler of the
-    user's that is idle now may begin to record in the middle of a window, so it counts as well.
-    """
-    if any(kind.__name__ == "PyTorchProfiler" for kind in type(trainer.profiler).__mro__):
-        return "the Trainer's PyTorchProfiler"
-    for callback in trainer.callbacks:
-        if callback is own:
-            break
-        if type(callback) is type(own):
-            return "another PerfWatch"
-    for holder in (*trainer.callbacks, trainer.lightning_module):
-        if holder is not own and any(isinstance(value, _KinetoProfile) for value in vars(holder).values()):
-            return f"a torch.profiler of {type(holder).__name__}"
-    return profiler_on_thread()
-
-
-def profiler_on_thread() -> str | None:
-    """Says that a torch profiler runs on this thread; None if none does."""
-    return "a torch.profiler that is running already" if torch._C._autograd._profiler_enabled() else None
 
 
 def _failed(window: Window, reason: str) -> Window:

@@ -17,12 +17,14 @@ from typing import Any
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.live.actions import Part
 from lightning_perfwatch.live.batch import BatchCounter
-from lightning_perfwatch.live.capture import Capture, another_profiler
+from lightning_perfwatch.live.capture import Capture
 from lightning_perfwatch.live.clock import Device, DeviceMarks
+from lightning_perfwatch.live.hook_places import located
 from lightning_perfwatch.live.loading import describe_loader, find_loader
 from lightning_perfwatch.live.metrics import MetricRow, RowSums
 from lightning_perfwatch.live.phases import PhaseTimer, StepParts
 from lightning_perfwatch.live.ranks import RankPart
+from lightning_perfwatch.live.rivals import another_profiler
 from lightning_perfwatch.live.run_info import describe_run
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.steps import Kind, StepLog, epoch_starts
@@ -91,10 +93,14 @@ class FitWatch:
         if directory is None:
             return None
         other = another_profiler(trainer, own)
-        if other is not None:
-            note = f"tracing is off: {other} records this run, and two profilers at once lose each other's data"
-            log.warning("PerfWatch: %s.", note)
-            self._notes.append(note)
+        reason = other and f"{other} records this run, and two profilers at once lose each other's data"
+        try:
+            directory.mkdir(parents=True, exist_ok=True)  # rank 0 made it on its own machine only
+        except OSError as error:
+            reason = reason or f"{directory} can't be made here ({error})"
+        if reason is not None:
+            log.warning("PerfWatch: tracing is off: %s.", reason)
+            self._notes.append(f"tracing is off: {reason}")
             return None
         return Capture(
             directory=directory,
@@ -128,7 +134,7 @@ class FitWatch:
             self._say_unknown(batch)
         self._throughput.add(step_ns / 1e9, samples, tokens, clean=self._is_clean(self._step))
         self._row.add(parts.phases_ns, samples, tokens)
-        window = self._windows.step_ended(self._step, is_last=False)
+        window = self._windows.step_ended(self._step)
         self._step += 1
         due = self._is_row_due()
         if due or self._is_clean(self._step) != self._is_clean(self._step - 1):
@@ -140,10 +146,10 @@ class FitWatch:
         """Within this context the time is PerfWatch's own and belongs to no step."""
         return self._timer.capture
 
-    def validation_begins(self) -> None:
-        """``on_validation_start``."""
+    def validation_begins(self) -> Window | None:
+        """``on_validation_start``; the window that is closed for it, if one is."""
         batches = self._trainer.num_val_batches
-        self._windows.validation_begins(sum(batches) if isinstance(batches, Sequence) else float(batches))
+        return self._windows.validation_begins(sum(batches) if isinstance(batches, Sequence) else float(batches))
 
     def stop(self, reason: str | None = None) -> Window | None:
         """Training is over or broken off: give the Trainer its profiler back and end what runs; idempotent."""
@@ -179,14 +185,15 @@ class FitWatch:
 
     def evidence(self, parts: Sequence[RankPart] = ()) -> Evidence:
         """All that is known now; ``parts`` are those of all ranks, once they are gathered."""
+        trainer = self._trainer
         own_s, num_steps = self._steps.own_hooks(self._timer.own_slots)
         wall_s = self._steps.wall_s()
         notes = self._notes + self._windows.notes
-        others = [window for part in parts for window in part.windows if window.rank != self._trainer.global_rank]
+        others = [window for part in parts for window in part.windows if window.rank != trainer.global_rank]
         return Evidence(
-            run=describe_run(self._trainer, self._module, self._device),
+            run=describe_run(trainer, self._module, self._device),
             steps=self._steps.step_times(),
-            hooks=self._steps.hook_times(self._timer.meanings, self._timer.own_slots),
+            hooks=located(self._steps.hook_times(self._timer.meanings, self._timer.own_slots), trainer, self._module),
             loader=describe_loader(self._loader),
             load_probe=self._windows.load_probe,
             syncs=self._windows.syncs,

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from lightning_perfwatch.live import actions
 from lightning_perfwatch.live.actions import Meaning, Part
 from lightning_perfwatch.live.clock import DeviceMarks
+from lightning_perfwatch.live.contexts import PHASE_OF, ActionContext, ForwardedContext, context_kind
 from lightning_perfwatch.measurements import PHASES
 
 LOGGING = "Lightning's logging"
@@ -62,11 +63,13 @@ class PhaseTimer:
         self._put_before(inner)
         self.fetch_observer: FetchObserver | None = None
         self.meanings: list[Meaning] = []
+        self._phase_of: list[int | None] = []  # by slot; an enum as a key would cost more than all the rest
+        self._has_validated = False
         self.own_slots: set[int] = set()
         self.epoch_starts_ns: list[tuple[int, int]] = []
         self._own_prefix = f"[Callback]{own_key}."
         self._checkpoint_keys = frozenset(checkpoint_keys)
-        self._actions: dict[str, _Action] = {}
+        self._actions: dict[str, ActionContext] = {}
         self._training_ns: list[int] = []
         self._validation_ns: list[int] = []
         self.ns = self._training_ns
@@ -74,17 +77,17 @@ class PhaseTimer:
         self.loop = self._new_slot(Meaning(Part.OTHER))
         self.logging = self._new_slot(Meaning(Part.CALLBACKS, LOGGING, "after the batch"))
         self.manual_backward = self._new_slot(Meaning(Part.BACKWARD))
-        self.capture = _Action(self, self._new_slot(Meaning(Part.CAPTURE)))
-        self.edge = _Action(self, self._new_slot(Meaning(Part.EDGE)))
+        self.capture = ActionContext(self, self._new_slot(Meaning(Part.CAPTURE)))
+        self.edge = ActionContext(self, self._new_slot(Meaning(Part.EDGE)))
         self.stack: list[int] = []
         self.current = self.between_epochs
         self.iterator_since_ns: int | None = None
         self.last_ns = perf_counter_ns()
 
-    def profile(self, action_name: str) -> _Action | _Forwarded:
+    def profile(self, action_name: str) -> ActionContext | ForwardedContext:
         """A context for ``action_name``, made once for each name."""
         action = self._actions.get(action_name) or self._new_action(action_name)
-        return _Forwarded(action, self.inner.profile(action_name)) if self._forwards else action
+        return ForwardedContext(action, self.inner.profile(action_name)) if self._forwards else action
 
     def start(self, action_name: str) -> None:
         """Lightning announces that ``action_name`` begins."""
@@ -129,6 +132,7 @@ class PhaseTimer:
     def enter_validation(self) -> None:
         """From here on all is validation, and so is the time since training's last action: the loop set it up."""
         self.ns = self._validation_ns
+        self._has_validated = True
 
     def leave_validation(self) -> None:
         """Back to training."""
@@ -148,225 +152,40 @@ class PhaseTimer:
         phases_ns = [0] * len(PHASES)
         hooks_ns: dict[int, int] = {}
         outside_ns: dict[Part, int] = {}
-        ns, meanings = self._training_ns, self.meanings
+        ns, meanings, phase_of = self._training_ns, self.meanings, self._phase_of
         for slot, spent_ns in enumerate(ns):
             if spent_ns:
                 ns[slot] = 0
-                part, _, hook = meanings[slot]
-                phase = _PHASE_OF[part]
+                phase = phase_of[slot]
                 if phase is None:
+                    part = meanings[slot].part
                     outside_ns[part] = outside_ns.get(part, 0) + spent_ns
                 else:
                     phases_ns[phase] += spent_ns
-                    if hook is not None:
+                    if meanings[slot].hook is not None:
                         hooks_ns[slot] = spent_ns
-        for slot, spent_ns in enumerate(self._validation_ns):
-            if spent_ns:
-                self._validation_ns[slot] = 0
-                part = Part.CHECKPOINT if meanings[slot].part is Part.CHECKPOINT else Part.VALIDATION
-                outside_ns[part] = outside_ns.get(part, 0) + spent_ns
+        if self._has_validated:
+            self._take_validation(outside_ns)
         return StepParts(phases_ns, hooks_ns, outside_ns)
+
+    def _take_validation(self, outside_ns: dict[Part, int]) -> None:
+        self._has_validated = False
+        for slot, spent_ns in enumerate(self._validation_ns):
+            self._validation_ns[slot] = 0
+            part = Part.CHECKPOINT if self.meanings[slot].part is Part.CHECKPOINT else Part.VALIDATION
+            outside_ns[part] = outside_ns.get(part, 0) + spent_ns
 
     def _new_slot(self, meaning: Meaning) -> int:
         self.meanings.append(meaning)
+        self._phase_of.append(PHASE_OF[meaning.part])
         self._training_ns.append(0)
         self._validation_ns.append(0)
         return len(self.meanings) - 1
 
-    def _new_action(self, name: str) -> _Action:
+    def _new_action(self, name: str) -> ActionContext:
         meaning = actions.meaning(name, self._checkpoint_keys)
         slot = self._new_slot(meaning)
         if name.startswith(self._own_prefix):
             self.own_slots.add(slot)
-        kind = _action_kind(name, meaning, on_device=self.device is not None)
+        kind = context_kind(name, meaning, on_device=self.device is not None)
         return self._actions.setdefault(name, kind(self, slot))
-
-
-_PHASE_OF = {part: part.phase for part in Part}
-
-
-class _Action:
-    """The context of one action: made once and entered at each occurrence, so it may hold no state of its own."""
-
-    __slots__ = ("slot", "timer")
-
-    def __init__(self, timer: PhaseTimer, slot: int) -> None:
-        self.timer = timer
-        self.slot = slot
-
-    def __enter__(self) -> None:
-        timer = self.timer
-        now_ns = perf_counter_ns()
-        timer.ns[timer.current] += now_ns - timer.last_ns
-        timer.last_ns = now_ns
-        timer.stack.append(timer.current)
-        timer.current = self.slot
-
-    def __exit__(self, *exception: object) -> None:
-        timer = self.timer
-        now_ns = perf_counter_ns()
-        timer.ns[timer.current] += now_ns - timer.last_ns
-        timer.last_ns = now_ns
-        if timer.stack:  # empty when the listener came in after the start of this action
-            timer.current = timer.stack.pop()
-
-
-class _Forwarded:
-    """An action that the user's own profiler hears of too."""
-
-    __slots__ = ("_action", "_inner")
-
-    def __init__(self, action: _Action, inner: Any) -> None:
-        self._action = action
-        self._inner = inner
-
-    def __enter__(self) -> None:
-        self._inner.__enter__()
-        self._action.__enter__()
-
-    def __exit__(self, *exception: Any) -> None:
-        self._action.__exit__(*exception)
-        self._inner.__exit__(*exception)
-
-
-class _Marked(_Action):
-    """An action that leaves a mark on the device's clock where it begins and where it ends."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        self._mark()
-
-    def __exit__(self, *exception: object) -> None:
-        super().__exit__()
-        self._mark()
-
-    def _mark(self) -> None:
-        timer = self.timer
-        phase = _PHASE_OF[timer.meanings[timer.current].part]
-        if timer.device is not None and timer.is_training and phase is not None:
-            timer.device.mark(phase)
-
-
-class _Fetch(_Marked):
-    """The training loop asks for a batch: validation is over, and so is the start of the epoch."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        timer = self.timer
-        timer.leave_validation()
-        now_ns = timer.flush()
-        if timer.iterator_since_ns is not None:
-            timer.epoch_starts_ns.append((now_ns - timer.iterator_since_ns, 0))
-        if timer.current in (timer.between_epochs, timer.logging):  # else a training step fetches its own batch
-            timer.current = timer.loop
-        super().__enter__()
-        if timer.fetch_observer is not None:
-            timer.fetch_observer.fetch_begins()
-
-    def __exit__(self, *exception: object) -> None:
-        timer = self.timer
-        if timer.fetch_observer is not None:
-            timer.fetch_observer.fetch_ends()
-        begun_ns = timer.last_ns
-        super().__exit__()
-        if timer.iterator_since_ns is not None:
-            timer.epoch_starts_ns[-1] = (timer.epoch_starts_ns[-1][0], timer.last_ns - begun_ns)
-            timer.iterator_since_ns = None
-
-
-class _Epoch(_Action):
-    """Until its first fetch an epoch makes the loader's iterator and starts its workers."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        self.timer.current = self.timer.between_epochs
-        self.timer.iterator_since_ns = self.timer.last_ns
-
-
-class _AfterTraining(_Action):
-    """A hook that only runs when validation is over."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        self.timer.leave_validation()
-        super().__enter__()
-
-
-class _Validation(_Action):
-    """Any action of validation; the first one turns everything into validation until training goes on."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        self.timer.enter_validation()
-        super().__enter__()
-
-
-class _ModuleBatchEnd(_Action):
-    """The last hook of a step: what follows until the next fetch is Lightning's logging."""
-
-    __slots__ = ()
-
-    def __exit__(self, *exception: object) -> None:
-        super().__exit__()
-        self.timer.current = self.timer.logging
-
-
-class _BeforeBackward(_Action):
-    """Manual optimisation announces a backward pass only by the hooks around it."""
-
-    __slots__ = ()
-
-    def __exit__(self, *exception: object) -> None:
-        super().__exit__()
-        timer = self.timer
-        if timer.meanings[timer.current].part is not Part.BACKWARD:
-            timer.stack.append(timer.current)
-            timer.current = timer.manual_backward
-            if timer.device is not None and timer.is_training:
-                timer.device.mark(_BACKWARD)
-
-
-class _AfterBackward(_Action):
-    """The last hook after a backward pass."""
-
-    __slots__ = ()
-
-    def __exit__(self, *exception: object) -> None:
-        super().__exit__()
-        timer = self.timer
-        if timer.current == timer.manual_backward and timer.stack:
-            timer.current = timer.stack.pop()
-            if timer.device is not None and timer.is_training:
-                timer.device.mark(_FORWARD)
-
-
-_BACKWARD = PHASES.index("backward")
-_FORWARD = PHASES.index("forward")
-
-
-def _action_kind(name: str, meaning: Meaning, *, on_device: bool) -> type[_Action]:
-    hook = name.rpartition(".")[2]
-    by_module = name.startswith("[LightningModule]")
-    special: type[_Action] | None = None
-    if name == actions.RUN_EPOCH:
-        special = _Epoch
-    elif meaning.part is Part.DATA_WAIT:
-        special = _Fetch
-    elif meaning.part is Part.VALIDATION:
-        special = _Validation
-    elif hook in ("on_train_epoch_end", "on_train_end"):
-        special = _AfterTraining
-    elif by_module:
-        special = {
-            "on_train_batch_end": _ModuleBatchEnd,
-            "on_before_backward": _BeforeBackward,
-            "on_after_backward": _AfterBackward,
-        }.get(hook)
-    return special or (_Marked if on_device and hook in actions.COARSE else _Action)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, fields
 from enum import Enum
+from functools import cached_property
 
 MOST_AUDITED_STEPS = 2
 LARGE_WINDOW_STEPS = 100
@@ -61,17 +62,17 @@ class Schedule:
                 stacklevel=3,
             )
 
-    @property
+    @cached_property
     def cycle(self) -> int:
         """Steps from one window's first waiting step to the next one's."""
         return self.wait + self.warmup + self.active
 
-    @property
+    @cached_property
     def end(self) -> int:
         """The first step after the last window."""
         return self.skip_first + self.cycle * self.repeat
 
-    @property
+    @cached_property
     def audit(self) -> range:
         """The audited steps."""
         warmup_start = self.skip_first + self.wait
@@ -79,8 +80,15 @@ class Schedule:
             return range(max(0, warmup_start - MOST_AUDITED_STEPS), warmup_start)
         return range(self.end, self.end + MOST_AUDITED_STEPS)
 
+    @cached_property
+    def _last(self) -> int:
+        """From this step on there is nothing to do."""
+        return max(self.end, self.audit.stop)
+
     def action(self, step: int) -> Action:
         """What to do with the training step number ``step``."""
+        if step >= self._last:
+            return Action.IDLE
         since_start = step - self.skip_first
         if since_start >= 0 and step < self.end:
             position = since_start % self.cycle

@@ -9,9 +9,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from lightning_perfwatch.live.capture import Capture, CaptureError, profiler_on_thread
+from lightning_perfwatch.live.capture import Capture, CaptureError
 from lightning_perfwatch.live.loading import LoadWatch
 from lightning_perfwatch.live.phases import PhaseTimer
+from lightning_perfwatch.live.rivals import profiler_on_thread
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.syncs import SyncAudit
 from lightning_perfwatch.measurements import LoadProbe, SyncSites, Window
@@ -92,7 +93,7 @@ class Windows:
         elif self._capture is not None:
             self._capture.begin_step()
 
-    def step_ended(self, step: int, *, is_last: bool) -> Window | None:
+    def step_ended(self, step: int) -> Window | None:
         """The step number ``step`` is complete; the window that closes with it, if one does."""
         if self._auditing:
             self._audit.end_step()
@@ -101,8 +102,7 @@ class Windows:
             self._capture.end_step()
             if self._capture.is_full:
                 closed = self._close(self._closing)
-        if not is_last:
-            self.before_step(step + 1)
+        self.before_step(step + 1)
         return closed
 
     def before_step(self, step: int) -> None:
@@ -131,13 +131,17 @@ class Windows:
             if self._closing is not None:
                 self._note(self._closing)
 
-    def validation_begins(self, num_batches: float) -> None:
-        """Validation inside a window is recorded outside of its steps; a window without room for it is closed."""
+    def validation_begins(self, num_batches: float) -> Window | None:
+        """Validation inside a window is recorded outside of its steps; a window without room for it is closed.
+
+        A batch of validation is taken for half a step, since it has no backward pass.
+        """
         capture = self._capture
-        if capture is not None and capture.is_recording and not capture.fits(num_batches / 2):
-            reason = f"the window closes early: {num_batches:g} batches of validation have no room in max_trace_mb"
-            self._note(reason)
-            self._close(reason)
+        if capture is None or not capture.is_recording or capture.fits(num_batches / 2):
+            return None
+        reason = f"the window closes early: {num_batches:g} batches of validation have no room in max_trace_mb"
+        self._note(reason)
+        return self._close(reason)
 
     def finish(self, reason: str | None = None) -> Window | None:
         """The training is over, whatever its state: end everything; the partial window, if one was open."""
@@ -149,7 +153,11 @@ class Windows:
         if not self._capture.is_recording:
             self._capture.discard()
             return None
-        return self._close(reason or "the run ended inside the window")
+        window = self._capture.stop(self._planned, reason or "the run ended inside the window")
+        self.done.append(window)
+        if window.trace is None and window.reason is not None:
+            self.notes.append(f"there is no trace: {window.reason}")
+        return window
 
     def switch_off(self, reason: str) -> None:
         """Record no more, for this reason."""

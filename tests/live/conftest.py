@@ -16,6 +16,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> HostClock:
     """Replaces what a :class:`PhaseTimer` reads."""
     clock = HostClock()
     monkeypatch.setattr("lightning_perfwatch.live.phases.perf_counter_ns", clock)
+    monkeypatch.setattr("lightning_perfwatch.live.contexts.perf_counter_ns", clock)
     return clock
 
 

@@ -172,6 +172,32 @@ def test_a_child_that_hangs_is_ended_at_the_bound(
     assert not analysis.is_running
 
 
+def test_whoever_waits_for_long_is_told_once_and_half_written_files_are_removed(
+    directory: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play_interpreter(monkeypatch, tmp_path / "bin", HANGS)
+    told: list[int] = []
+    (directory.path / "rank0.1.pt.trace.json.gz.part").write_bytes(b"half")
+
+    with pytest.raises(AnalysisError, match="it was not done"):
+        Analysis(directory).result(1.3, lambda: told.append(1))
+
+    assert told == [1]
+    assert not list(directory.path.glob("*.part"))
+
+
+def test_a_child_that_is_quick_is_waited_for_in_silence(
+    directory: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play_interpreter(monkeypatch, tmp_path / "bin", CRASHES)
+    told: list[int] = []
+
+    with pytest.raises(AnalysisError, match="status 3"):
+        Analysis(directory).result(30.0, lambda: told.append(1))
+
+    assert told == []
+
+
 def test_ending_a_child_that_works_leaves_no_process(
     directory: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

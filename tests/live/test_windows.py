@@ -55,7 +55,7 @@ class Loop:
             yield step
         self._step += 1
         self.outside[step] = self.timer.end_step().outside_ns
-        window = self.windows.step_ended(step, is_last=False)
+        window = self.windows.step_ended(step)
         if window is not None:
             self.closed[step] = window
 
@@ -132,7 +132,7 @@ def test_a_step_that_fetches_its_batch_itself_begins_with_the_hook(tmp_path: Pat
         loop.windows.step_started()
         with loop.timer.profile(FETCH):
             work()
-        loop.windows.step_ended(step, is_last=False)
+        loop.windows.step_ended(step)
 
     assert steps_of(tmp_path, loop.windows.done[0]) == {"ProfilerStep#1": 1, "ProfilerStep#2": 1}
 
@@ -278,11 +278,12 @@ def test_validation_within_a_window_is_recorded_outside_of_its_steps(tmp_path: P
 def test_a_validation_that_has_no_room_closes_the_window_before_it(tmp_path: Path, num_batches: float) -> None:
     loop = Loop(tmp_path)
     loop.run(5)
-    loop.windows.validation_begins(num_batches)
+    closed = loop.windows.validation_begins(num_batches)
     assert not torch._C._autograd._profiler_enabled()
     loop.run(4)
 
     (window,) = loop.windows.done
+    assert closed is window
     assert (window.num_steps, window.partial) == (1, True)
     assert f"{num_batches:g} batches of validation have no room" in str(window.reason)
     assert loop.windows.notes == [window.reason]

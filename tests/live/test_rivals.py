@@ -11,7 +11,7 @@ from lightning.pytorch import LightningModule
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.profilers import AdvancedProfiler, PassThroughProfiler, PyTorchProfiler, SimpleProfiler
 
-from lightning_perfwatch.live.capture import another_profiler, profiler_on_thread
+from lightning_perfwatch.live.rivals import another_profiler, profiler_on_thread
 
 
 class Watch(Callback): ...
