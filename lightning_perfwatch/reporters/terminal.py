@@ -63,7 +63,8 @@ def window_line(report: Report) -> str:
     said = outline(report)
     window = report.windows[-1] if report.windows else None
     steps = "" if window is None else f" steps {window.first_step} to {window.first_step + window.num_steps - 1}"
-    found = f"{len(said.findings)} findings, first {said.findings[0].rule}" if said.findings else "no bottleneck found"
+    count = "1 finding" if len(said.findings) == 1 else f"{len(said.findings)} findings"
+    found = f"{count}, first {said.findings[0].rule}" if said.findings else "no bottleneck found"
     return f"PerfWatch profiled{steps}: {found}."
 
 
