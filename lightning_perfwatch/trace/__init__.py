@@ -4,18 +4,25 @@ Nothing here knows torch, rules or reports; a trace of any origin is only number
 """
 
 from lightning_perfwatch.trace.breakdown import Breakdown, DeviceBreakdown, breakdown
-from lightning_perfwatch.trace.operators import OpTotal, calls_per_step, top_ops
+from lightning_perfwatch.trace.host_breakdown import HostBreakdown, host_breakdown
+from lightning_perfwatch.trace.operators import OpTotal, calls_per_step, top_launchers, top_ops
 from lightning_perfwatch.trace.reader import TraceError, read_trace
+from lightning_perfwatch.trace.step_breakdown import StepBreakdown, step_breakdowns
 from lightning_perfwatch.trace.trace import Trace
 
 __all__ = [
     "Breakdown",
     "DeviceBreakdown",
+    "HostBreakdown",
     "OpTotal",
+    "StepBreakdown",
     "Trace",
     "TraceError",
     "breakdown",
     "calls_per_step",
+    "host_breakdown",
     "read_trace",
+    "step_breakdowns",
+    "top_launchers",
     "top_ops",
 ]

@@ -130,4 +130,4 @@ def _per_step(trace: Trace, num_kernels: int) -> float | None:
 
 
 def _part(causes: IdleCauses | None, name: str, window: Window) -> float | None:
-    return float(getattr(causes, name)) / window.dur_us if causes is not None else None
+    return float(getattr(causes, name).sum()) / window.dur_us if causes is not None else None

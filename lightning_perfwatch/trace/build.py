@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning_perfwatch.trace.collector import ARGUMENTS, Collector, Group
+from lightning_perfwatch.trace.collector import ARGUMENTS, INPUTS, Collector, Group
 from lightning_perfwatch.trace.columns import (
-    Bools,
+    Allocations,
     Copies,
     DeviceSpans,
     Fills,
@@ -20,23 +20,17 @@ from lightning_perfwatch.trace.columns import (
     Operators,
     Runtime,
     Spans,
-    Steps,
     is_annotation,
 )
-from lightning_perfwatch.trace.intervals import Floats
 from lightning_perfwatch.trace.nesting import self_times
+from lightning_perfwatch.trace.steps import annotated_steps, host_steps
 from lightning_perfwatch.trace.trace import Thread, Trace
 
-_STEP = re.compile(r"ProfilerStep#(\d{1,18})")
 _COPY = re.compile(r"([HDP]to[HDP])(?:\s*\((\w+) -> (\w+)\))?")
 # "CopyHostToDevice" of older ROCm; "M2D" and "H2D" of XPU, where M is memory that the driver does not know.
 _OTHER_COPY = re.compile(r"Copy(Host|Device)To(Host|Device)|\b([MHD])2([MHD])\b")
 # Unfinished events have been seen with lengths that wrapped around zero. Nobody records a day.
 _MAX_US = 86_400e6
-# The profiler opens one more step when it is stopped; with less than this part of the others' operators it is
-# the remainder after the last whole step (torch writes it as a step of its own).
-_REMAINDER_SHARE = 0.05
-
 _DTYPES: dict[str, npt.DTypeLike] = {
     "name": np.int32,
     "tid": np.int32,
@@ -44,13 +38,18 @@ _DTYPES: dict[str, npt.DTypeLike] = {
     "dur_us": np.float64,
     "dims": np.int32,
     "types": np.int32,
+    "hierarchy": np.int32,
     "correlation": np.int64,
     "device": np.int32,
     "stream": np.int64,
     "bytes": np.int64,
+    "allocation_bytes": np.int64,
+    "device_type": np.int32,
+    "memory_device": np.int32,
+    "allocated_bytes": np.int64,
+    "reserved_bytes": np.int64,
 }
 _ALWAYS = ("name", "tid", "start_us", "dur_us")
-_INPUTS = ("dims", "types")
 Columns = dict[str, npt.NDArray[Any]]
 
 
@@ -64,7 +63,7 @@ def build_trace(path: Path, metadata: dict[str, Any], collected: Collector, left
     self_us = self_times(operators["tid"], operators["start_us"], operators["dur_us"])
     ops = Operators(**operators, self_us=self_us)
     host, device = Spans(**annotations), Spans(**columns[Kind.DEVICE_ANNOTATION])
-    steps, remarks = _complete(_steps(host, names), ops, columns[Kind.RUNTIME]["start_us"])
+    steps, remarks = host_steps(host, names, ops, columns[Kind.RUNTIME]["start_us"])
     return Trace(
         path=path,
         metadata=metadata,
@@ -77,7 +76,7 @@ def build_trace(path: Path, metadata: dict[str, Any], collected: Collector, left
         threads=tuple(Thread(*lane) for lane in collected.lanes.numbers),
         inputs=tuple(text.decode("utf-8", "replace") for text in collected.inputs),
         steps=steps,
-        device_steps=_steps(device, names),
+        device_steps=annotated_steps(device, names),
         ops=ops,
         kernels=_device_spans(columns[Kind.KERNEL]),
         copies=_copies(columns[Kind.COPY], names),
@@ -86,12 +85,13 @@ def build_trace(path: Path, metadata: dict[str, Any], collected: Collector, left
         annotations=host,
         device_annotations=device,
         python_frames=Spans(**columns[Kind.PYTHON]),
+        allocations=_allocations(columns[Kind.MEMORY]),
     )
 
 
 def _whole(kind: Kind, group: Group) -> Columns:
     """One group's columns, sorted by start."""
-    keys = (*_ALWAYS, *(_INPUTS if kind is Kind.OPERATOR else ARGUMENTS.get(kind, ())))
+    keys = (*_ALWAYS, *(INPUTS if kind is Kind.OPERATOR else ARGUMENTS.get(kind, ())))
     columns = {key: group.column(key, _DTYPES[key]) for key in keys}
     order = np.argsort(columns["start_us"], kind="stable")
     return {key: column[order] for key, column in columns.items()}
@@ -104,6 +104,8 @@ def _throw_out(columns: dict[Kind, Columns], collected: Collector) -> list[str]:
         said.append(f"{collected.num_untimed} events have no usable start or duration and were left out.")
     starts = np.concatenate([group["start_us"] for group in columns.values()])
     middle = float(np.median(starts[np.isfinite(starts)])) if np.isfinite(starts).any() else 0.0
+    if unpaired := collected.pairing.num_unpaired:
+        said.append(f"{unpaired} events begin without an end, or end without a begin, and were left out.")
     dropped = 0
     for kind, group in columns.items():
         start, dur = group["start_us"], group["dur_us"]
@@ -119,7 +121,7 @@ def _throw_out(columns: dict[Kind, Columns], collected: Collector) -> list[str]:
 
 def _shift(columns: dict[Kind, Columns]) -> tuple[float, float]:
     """Count all times from the first event, in place; return where that was and where the last one ends."""
-    told = [group for kind, group in columns.items() if kind != Kind.OTHER and len(group["start_us"])]
+    told = [group for kind, group in columns.items() if kind < Kind.OTHER and len(group["start_us"])]
     # The profiler's own spans ("Trace", overheads) reach over everything: they count where nothing else is.
     told = told or [group for group in columns.values() if len(group["start_us"])]
     if not told:
@@ -140,41 +142,14 @@ def _without_annotations(ops: Columns, annotations: Columns, names: tuple[str, .
     return {key: column[~labels] for key, column in ops.items()}, {key: both[key][order] for key in both}
 
 
-def _steps(annotations: Spans, names: tuple[str, ...]) -> Steps:
-    """One row per step number: of several (one per thread) the longest."""
-    matches = [_STEP.fullmatch(name) for name in names]
-    number_of = np.array([int(match[1]) if match else -1 for match in matches], np.int64)
-    rows = np.flatnonzero(number_of[annotations.name] >= 0) if len(names) else np.empty(0, np.int64)
-    numbers = number_of[annotations.name[rows]]
-    longest_first = np.lexsort((-annotations.dur_us[rows], numbers))
-    _, first = np.unique(numbers[longest_first], return_index=True)
-    rows = np.sort(rows[longest_first[first]])
-    return Steps(number_of[annotations.name[rows]], annotations.start_us[rows], annotations.end_us[rows])
-
-
-def _complete(steps: Steps, ops: Operators, calls_us: Floats) -> tuple[Steps, list[str]]:
-    """Only the steps in which the profiler saw work, and a sentence about the others.
-
-    A profiler that is stopped has just begun one more step; torch writes it like the others, a few
-    microseconds to a whole epoch's end long, with no or hardly any operator in it.
-    """
-    times = ops.start_us if len(ops) else calls_us
-    if len(times) == 0 or len(steps) == 0:
-        return steps, []
-    at = steps.index_of(times)
-    work = np.bincount(at[at >= 0], minlength=len(steps))
-    whole: Bools = work > 0
-    if len(steps) > 1 and whole[-1]:
-        whole[-1] = work[-1] >= _REMAINDER_SHARE * float(np.median(work[:-1]))
-    if whole.all():
-        return steps, []
-    gone = ", ".join(f"#{number}" for number in steps.numbers[~whole])
-    kept = Steps(steps.numbers[whole], steps.start_us[whole], steps.end_us[whole])
-    return kept, [f"Step {gone} holds hardly any operator (the profiler was stopped in it) and was left out."]
-
-
 def _device_spans(columns: Columns) -> DeviceSpans:
     return DeviceSpans(**{key: column for key, column in columns.items() if key != "bytes"})
+
+
+def _allocations(columns: Columns) -> Allocations:
+    spans = {key: columns[key] for key in _ALWAYS}
+    totals = {key: columns[key] for key in ("device_type", "allocated_bytes", "reserved_bytes")}
+    return Allocations(**spans, **totals, num_bytes=columns["allocation_bytes"], device=columns["memory_device"])
 
 
 def _fills(columns: Columns) -> Fills:

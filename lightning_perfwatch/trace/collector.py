@@ -13,6 +13,7 @@ import numpy.typing as npt
 from lightning_perfwatch.trace.columns import Kind, kind_of
 from lightning_perfwatch.trace.event import ABSENT, NOTHING, Args, Event
 from lightning_perfwatch.trace.intervals import Floats
+from lightning_perfwatch.trace.pairing import Pairing
 
 KeyT = TypeVar("KeyT")
 
@@ -23,7 +24,10 @@ ARGUMENTS: dict[Kind, tuple[str, ...]] = {
     Kind.KERNEL: _ON_DEVICE,
     Kind.COPY: (*_ON_DEVICE, "bytes"),
     Kind.FILL: (*_ON_DEVICE, "bytes"),
+    Kind.MEMORY: ("allocation_bytes", "device_type", "memory_device", "allocated_bytes", "reserved_bytes"),
 }
+# Texts of operators, kept as ids into `Collector.inputs`.
+INPUTS = ("dims", "types", "hierarchy")
 _NO_ARGS = Args()
 # Before this the oldest files were written in 1970: timestamps of 1e17 can only be nanoseconds since then.
 _NANOSECONDS_FROM = 10**17
@@ -74,7 +78,7 @@ class Group:
 
 
 class Collector:
-    """Takes lists of events; keeps the timed ones (`ph` "X") as columns."""
+    """Takes lists of events; keeps the timed ones and the allocators' as columns."""
 
     def __init__(self) -> None:
         self.groups = {kind: Group() for kind in Kind}
@@ -86,12 +90,15 @@ class Collector:
         self.num_untimed = 0  # timed by their phase, but without a usable time
         self.origin: float | int | None = None
         self.per_us = 1
+        self.pairing = Pairing()
         self._kinds = Kinds()
 
     def add(self, events: list[Event]) -> None:
         """Take the timed events of one list."""
         self.num_events += len(events)
         complete = [event for event in events if event.ph == "X"]
+        if len(complete) < len(events):
+            complete += self._add_others([event for event in events if event.ph != "X"])
         timed = [event for event in complete if event.ts is not None and event.dur is not None]
         self.num_untimed += len(complete) - len(timed)
         if not timed:
@@ -107,6 +114,15 @@ class Collector:
             elif kind is Kind.OPERATOR:
                 chosen |= self._inputs([timed[row] for row in rows.tolist()])
             self.groups[kind].add(chosen)
+
+    def _add_others(self, events: list[Event]) -> list[Event]:
+        """Take the allocators' events; return the spans that end here."""
+        phases = list(map(attrgetter("ph"), events))
+        if "i" in phases:
+            memory = [event for event in events if event.name == "[memory]" and event.ts is not None]
+            if memory:
+                self.groups[Kind.MEMORY].add(self._columns(memory) | _arguments(memory, ARGUMENTS[Kind.MEMORY]))
+        return self.pairing.spans(events) if "B" in phases or "E" in phases else []
 
     def _kinds_of(self, timed: list[Event]) -> npt.NDArray[np.int8]:
         kinds = self._kinds
@@ -135,8 +151,12 @@ class Collector:
         inputs = self.inputs
         columns: dict[str, npt.NDArray[np.generic]] = {}
         args = [event.args or _NO_ARGS for event in events]
-        for key in ("dims", "types"):
-            ids = [ABSENT if text is NOTHING else inputs[bytes(text)] for text in map(attrgetter(key), args)]
+        for key in INPUTS:
+            texts = list(map(attrgetter(key), args))
+            if texts.count(NOTHING) == len(texts):
+                columns[key] = np.full(len(texts), ABSENT, np.int32)
+                continue
+            ids = [ABSENT if text is NOTHING else inputs[bytes(text)] for text in texts]
             columns[key] = np.array(ids, np.int32)
         return columns
 

@@ -34,6 +34,7 @@ class Kind(IntEnum):
     RUNTIME = 6
     PYTHON = 7
     OTHER = 8
+    MEMORY = 9
 
 
 # Spellings of Kineto since torch 1.8 (`Operator`, `Kernel`, `Runtime`, `Memcpy`, `Memset` are the oldest).
@@ -110,11 +111,13 @@ class Spans:
 class Operators(Spans):
     """Host operators; `self_us` is the time in which no other operator of its thread ran inside it.
 
-    `dims` and `types` are ids into `Trace.inputs`, ABSENT (-1) where the profiler recorded no shapes.
+    `dims` and `types` are ids into `Trace.inputs`, ABSENT (-1) where the profiler recorded no shapes; so is
+    `hierarchy`, the module's path in a scripted model ("TOP(Net)::forward.fc"), which `with_modules` records.
     """
 
     dims: Ids
     types: Ids
+    hierarchy: Ids
     self_us: Floats
 
 
@@ -151,12 +154,34 @@ class Copies(Fills):
 
 
 @dataclass(frozen=True, eq=False)
+class Allocations(Spans):
+    """What the memory allocators did (`profile_memory`), in order of time; `dur_us` is 0.
+
+    `num_bytes` is negative for a free. `device_type` is torch's number (0 CPU, 1 CUDA and ROCm, 12 XPU ...),
+    `device` the index, -1 on the CPU. `allocated_bytes` and `reserved_bytes` are the
+    allocator's totals after it, ABSENT (-1) in the oldest files; the reserve of the CPU is always 0.
+    """
+
+    num_bytes: Ints
+    device_type: Ids
+    device: Ids
+    allocated_bytes: Ints
+    reserved_bytes: Ints
+
+
+@dataclass(frozen=True, eq=False)
 class Steps:
-    """Host steps (`ProfilerStep#N`), in order of time."""
+    """Host steps, in order of time, each with the thread that it ran on.
+
+    `source` is "profiler" where they are `ProfilerStep#N` annotations, with their numbers, or "optimizer" where
+    the trace has none and a step is what lies between the ends of two optimizer steps, counted from 1.
+    """
 
     numbers: Ints
+    tid: Ids
     start_us: Floats
     end_us: Floats
+    source: str = "profiler"
 
     def __post_init__(self) -> None:
         _freeze(self)
@@ -174,6 +199,10 @@ class Steps:
         """Shape (n, 2), for `trace.intervals`."""
         return pairs(self.start_us, self.end_us)
 
+    def take(self, rows: npt.NDArray[Any]) -> "Steps":
+        """The rows of a mask or an index array."""
+        return Steps(self.numbers[rows], self.tid[rows], self.start_us[rows], self.end_us[rows], self.source)
+
     def index_of(self, times_us: Floats) -> Ints:
         """For each time the row of the step that holds it, or -1."""
         if len(self) == 0:
@@ -186,4 +215,5 @@ class Steps:
 def _freeze(columns: object) -> None:
     """A frozen dataclass keeps its arrays, but numpy would still let them be written to."""
     for column in vars(columns).values():
-        column.flags.writeable = False
+        if isinstance(column, np.ndarray):
+            column.flags.writeable = False

@@ -20,8 +20,9 @@ from lightning_perfwatch.trace.mend import mended
 _HEADER_BYTES = 64 << 20  # `traceEvents` must begin within this, and one event must end within this
 _RETRY_BYTES = 16 << 20  # how long to look for a better place to cut before taking the text apart
 _BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*")')
-_ARRAY_END = re.compile(rb"\}\s*,?\s*\](?=\s*(?:[,}]|$))")
+_ARRAY_END = re.compile(rb"\}\s*,?\s*\](?=\s*(?:[,}\[\]]|$))")
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*')
+_ARGUMENTS = re.compile(rb',\s*"args"\s*:')
 _MAX_JOINED_PIECES = 64
 # Metadata worth saving from a header that is not valid JSON as a whole.
 _PRECIOUS_KEYS = ("distributedInfo", "deviceProperties", "trace_id", "baseTimeNanoseconds", "displayTimeUnit")
@@ -34,7 +35,8 @@ class EventStream:
     """Lists of events from blocks of JSON.
 
     After the iteration: `metadata` holds the other top-level keys, `found_events` is False where the document
-    is no trace, `cut_off` is True where it ends early, `num_dropped` counts events that no repair could read.
+    is no trace, `cut_off` is True where it ends early, `goes_on` where something follows its end, `num_dropped`
+    counts events that no repair could read, `num_bare` those that were read without their arguments.
     """
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
@@ -45,8 +47,11 @@ class EventStream:
         self.metadata_is_whole = True
         self.found_events = False
         self.looks_like_json = False
+        self._is_list = False
         self.cut_off = False
         self.num_dropped = 0
+        self.num_bare = 0
+        self.goes_on = False
 
     def __iter__(self) -> Iterator[list[Event]]:
         if not self._open():
@@ -77,7 +82,8 @@ class EventStream:
             pass
         self._buffer = self._buffer.lstrip(b"\xef\xbb\xbf \t\r\n")
         self.looks_like_json = self._buffer[:1] in (b"{", b"[")
-        if self._buffer[:1] == b"[":
+        self._is_list = self._buffer[:1] == b"["
+        if self._is_list:
             header, self._buffer = b"", self._buffer[1:]
         elif self._buffer[:1] == b"{":
             while not (key := _EVENTS_KEY.search(self._buffer)) or len(self._buffer) == key.end():
@@ -175,14 +181,18 @@ class EventStream:
         events: list[Event] = []
         at = 0
         while at < len(starts):
-            found, used = _first_value(text, starts[at], ends[at : at + _MAX_JOINED_PIECES])
+            found, used, num_bad = _first_value(text, starts[at], ends[at : at + _MAX_JOINED_PIECES])
+            self.num_dropped += num_bad
             if found is None and (closing := _last_event(text, starts[at], ends[at])) is not None:
                 events.extend(closing[0])
-                self._buffer = text[closing[1] :] + self._buffer
+                self.num_dropped += closing[1]
+                self._buffer = text[closing[2] :] + self._buffer
                 return events, True
             # An event that the file does not finish is not broken: it is cut off.
             if found is None and not (self._ended and at + 1 == len(starts)):
-                self.num_dropped += 1
+                found = _without_arguments(text[starts[at] : ends[at]])
+                self.num_bare += len(found)
+                self.num_dropped += not found
             events.extend(found or ())
             at += used
         return events, False
@@ -193,8 +203,20 @@ class EventStream:
             pass
         tail = self._buffer.strip().lstrip(b",").strip()
         self._buffer = b""
-        if tail not in (b"", b"}"):
-            self._add_metadata(b"{" + tail)
+        if self._is_list or tail == b"":
+            self.goes_on = bool(tail)
+        elif tail != b"}":
+            self._add_metadata(self._without_rest(b"{" + tail))
+
+    def _without_rest(self, text: bytes) -> bytes:
+        """The object that the text begins with; another document or garbage after it is left out."""
+        plain = text.decode("utf-8", "replace")
+        try:
+            end = json.JSONDecoder(strict=False).raw_decode(plain)[1]
+        except (ValueError, RecursionError):
+            return text
+        self.goes_on = end < len(plain)
+        return plain[:end].encode() if self.goes_on else text
 
     def _add_metadata(self, text: bytes) -> None:
         for attempt in (text, mended(text)):
@@ -221,11 +243,25 @@ def _decode(text: bytes, end: int) -> list[Event] | None:
         return None
 
 
-def _first_value(text: bytes, start: int, ends: list[int]) -> tuple[list[Event] | None, int]:
-    """The event that begins at `start` and the number of pieces it takes; None and 1 where it can't be read."""
+def _any_values(text: bytes) -> tuple[list[Event], int]:
+    """The events among a list of any values, and how many values are none; raises where it is no such list."""
+    text = b"".join((b"[", text, b"]"))
+    try:
+        return _EVENTS.decode(text), 0
+    except msgspec.ValidationError:  # JSON, but not as Kineto writes events
+        values = _ANYTHING.decode(text)
+    events = [event for value in values if (event := lenient(value)) is not None]
+    return events, len(values) - len(events)
+
+
+def _first_value(text: bytes, start: int, ends: list[int]) -> tuple[list[Event] | None, int, int]:
+    """The event that begins at `start`, the number of pieces it takes, and how many values were no event.
+
+    None, 1 and 0 where it can't be read.
+    """
     for used, end in enumerate(ends, start=1):
         try:
-            values = _ANYTHING.decode(b"".join((b"[", text[start:end], b"]")))
+            events, num_bad = _any_values(text[start:end])
         except msgspec.DecodeError as error:
             # "truncated" says that the cut went through a nested value: the next pieces belong to it.
             if "truncated" not in str(error):
@@ -233,13 +269,22 @@ def _first_value(text: bytes, start: int, ends: list[int]) -> tuple[list[Event] 
         except RecursionError:
             break
         else:
-            events = [event for value in values if (event := lenient(value)) is not None]
-            return (events if len(events) == len(values) else None), used
-    return None, 1
+            return events, used, num_bad
+    return None, 1, 0
 
 
-def _last_event(text: bytes, start: int, end: int) -> tuple[list[Event], int] | None:
-    """The event that begins at `start` and where the list ends after it, if it does so before `end`."""
+def _without_arguments(text: bytes) -> list[Event]:
+    """The event without its arguments, in which torch leaves file names unescaped ("CallFrom")."""
+    found = _ARGUMENTS.search(text)
+    return _decode(text[: found.start()] + b"}", found.start() + 1) or [] if found else []
+
+
+def _last_event(text: bytes, start: int, end: int) -> tuple[list[Event], int, int] | None:
+    """The event that begins at `start`, how many values were none, and where the list ends, if before `end`."""
     found = _ARRAY_END.search(text, start, end)
-    events = None if found is None else _decode(text[start : found.start() + 1], found.start() + 1 - start)
-    return None if found is None or events is None else (events, found.end())
+    if found is None:
+        return None
+    try:
+        return *_any_values(text[start : found.start() + 1]), found.end()
+    except (msgspec.DecodeError, RecursionError):
+        return None

@@ -7,18 +7,24 @@ NOTHING = msgspec.Raw(b"")  # the default of a text: one object, so that it is f
 
 
 class Args(msgspec.Struct, gc=False):
-    """The arguments of an event that become columns. `dims` and `types` stay JSON text."""
+    """The arguments of an event that become columns. `dims`, `types` and `hierarchy` stay JSON text."""
 
     correlation: int | None = ABSENT
     device: int | None = ABSENT
     stream: int | None = ABSENT
     bytes: int | None = ABSENT
+    allocation_bytes: int | None = msgspec.field(name="Bytes", default=0)
+    allocated_bytes: int | None = msgspec.field(name="Total Allocated", default=ABSENT)
+    reserved_bytes: int | None = msgspec.field(name="Total Reserved", default=ABSENT)
+    memory_device: int | None = msgspec.field(name="Device Id", default=ABSENT)
+    device_type: int | None = msgspec.field(name="Device Type", default=ABSENT)
     dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOTHING)
     types: msgspec.Raw = msgspec.field(name="Input type", default=NOTHING)
+    hierarchy: msgspec.Raw = msgspec.field(name="Module Hierarchy", default=NOTHING)
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event; timed ones have `ph` "X"."""
+    """One event. Timed ones have `ph` "X", or are a pair of "B" and "E"; the allocator's have "i"."""
 
     ph: str = ""
     cat: str | None = None
@@ -54,8 +60,14 @@ def _lenient_args(args: dict[object, object]) -> Args:
         device=_integer(args.get("device")),
         stream=_integer(args.get("stream")),
         bytes=_integer(args.get("bytes")),
+        allocation_bytes=_integer(args.get("Bytes", 0)),
+        allocated_bytes=_integer(args.get("Total Allocated")),
+        reserved_bytes=_integer(args.get("Total Reserved")),
+        memory_device=_integer(args.get("Device Id")),
+        device_type=_integer(args.get("Device Type")),
         dims=_text(args.get("Input Dims")),
         types=_text(args.get("Input type")),
+        hierarchy=_text(args.get("Module Hierarchy")),
     )
 
 

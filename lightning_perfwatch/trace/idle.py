@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_perfwatch.trace.columns import Bools, DeviceSpans
+from lightning_perfwatch.trace.columns import Bools, DeviceSpans, Ints
 from lightning_perfwatch.trace.intervals import Floats, covered_before, subtract, union
 from lightning_perfwatch.trace.trace import Trace
 from lightning_perfwatch.trace.window import Window
@@ -17,15 +17,15 @@ from lightning_perfwatch.trace.window import Window
 _STALL_US = 1000.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class IdleCauses:
-    """Idle time of one device in the window by cause; the parts add up to it."""
+    """Idle time of one device by cause, with a row per gap or per span of time; the parts of a row add up to it."""
 
-    data_us: float
-    sync_us: float
-    stall_us: float
-    launch_us: float
-    other_us: float
+    data_us: Floats
+    sync_us: Floats
+    stall_us: Floats
+    launch_us: Floats
+    other_us: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Gaps:
 
 
 def idle_causes(trace: Trace, work: DeviceSpans, window: Window) -> IdleCauses | None:
-    """Give out the idle time of the device that did `work`; None where the trace has no host calls.
+    """Give out each gap of the device that did `work`; None where the trace has no host calls.
 
     The time under the data loader goes to the data. The rest of a gap is the host's fault only where the work
     that ends it was launched late; queued work waited for something on the device.
@@ -58,20 +58,58 @@ def idle_causes(trace: Trace, work: DeviceSpans, window: Window) -> IdleCauses |
     """
     if len(trace.runtime) == 0:
         return None
+    return _causes(trace, find_gaps(trace, work, window), window)
+
+
+def idle_in_spans(trace: Trace, work: DeviceSpans, window: Window, start: Floats, end: Floats) -> IdleCauses | None:
+    """The same for each of the disjoint spans [start, end) inside the window, in order of time.
+
+    What a gap across the edge of a span has of waiting for data and of stalls lies on its side of the edge;
+    what a synchronisation explains of it is given to the sides in proportion.
+    """
+    if len(trace.runtime) == 0:
+        return None
     gaps = find_gaps(trace, work, window)
+    whole = _causes(trace, gaps, window)
+    edges = np.unique(np.concatenate((gaps.start, gaps.end, start, end)))
+    gap, span = _holding(gaps.start, gaps.end, edges[:-1]), _holding(start, end, edges[:-1])
+    at = np.flatnonzero((gap >= 0) & (span >= 0))
+    gap, span, first, last = gap[at], span[at], edges[at], edges[at + 1]
+    data = _covered(trace.dataloader.intervals, first, last)
+    late = np.where(gaps.late[gap], last - first - data, 0.0)
+    whole_late = whole.sync_us + whole.stall_us + whole.launch_us
+    share = np.divide(late, whole_late[gap], out=np.zeros(len(at)), where=whole_late[gap] > 0)
+    sync = np.minimum(whole.sync_us[gap] * share, late)
+    parts = _parts(trace, window, (first, last), data, late, sync)
+    sums = {key: np.bincount(span, column, len(start)) for key, column in vars(parts).items()}
+    return IdleCauses(**{key: column.astype(np.float64) for key, column in sums.items()})
+
+
+def _causes(trace: Trace, gaps: Gaps, window: Window) -> IdleCauses:
+    """The causes of each gap."""
     length = gaps.end - gaps.start
     data = _covered(trace.dataloader.intervals, gaps.start, gaps.end)
     held = _covered(trace.syncs.intervals, _launch_before(trace, gaps.launched), gaps.launched)
     late = np.where(gaps.late, length - data, 0.0)
     sync = _given_to_syncs(length, late, held, gaps.caught_up)
-    stall = np.minimum(late - sync, _covered(_stalls(trace, window), gaps.start, gaps.end))
-    return IdleCauses(
-        data_us=float(data.sum()),
-        sync_us=float(sync.sum()),
-        stall_us=float(stall.sum()),
-        launch_us=float((late - sync - stall).sum()),
-        other_us=float((length - data - late).sum()),
-    )
+    return _parts(trace, window, (gaps.start, gaps.end), data, late, sync)
+
+
+def _parts(
+    trace: Trace, window: Window, edges: tuple[Floats, Floats], data: Floats, late: Floats, sync: Floats
+) -> IdleCauses:
+    """What is neither the data's nor a synchronisation's is a stall, slow launching, or not the host's."""
+    start, end = edges
+    stall = np.minimum(late - sync, _covered(_stalls(trace, window), start, end))
+    return IdleCauses(data, sync, stall, late - sync - stall, end - start - data - late)
+
+
+def _holding(start: Floats, end: Floats, times: Floats) -> Ints:
+    """For each time the row of the disjoint spans, in order of time, that holds it, or -1."""
+    if len(start) == 0:
+        return np.full(len(times), -1, np.int64)
+    at = np.searchsorted(start, times, side="right") - 1
+    return np.where((at >= 0) & (times < end[np.maximum(at, 0)]), at, -1).astype(np.int64)
 
 
 def find_gaps(trace: Trace, work: DeviceSpans, window: Window) -> Gaps:

@@ -1,8 +1,8 @@
-"""Which event runs inside which, per thread, and the time that is left to each; knows only arrays."""
+"""Which event runs inside which, per thread, and the time that is left to each; knows no kind of event."""
 
 import numpy as np
 
-from lightning_perfwatch.trace.columns import Ids, Ints
+from lightning_perfwatch.trace.columns import Ids, Ints, Spans
 from lightning_perfwatch.trace.intervals import Floats
 
 
@@ -42,3 +42,26 @@ def self_times(tid: Ids, start_us: Floats, dur_us: Floats) -> Floats:
     result = np.empty(len(own))
     result[order] = np.maximum(own, 0.0)
     return result
+
+
+def enclosing(outer: Spans, tid: Ids, times_us: Floats) -> Ints:
+    """For each time on a thread the row of `outer` open there that began last, -1 where none is."""
+    order = np.lexsort((-outer.dur_us, outer.start_us, outer.tid))
+    thread, start = outer.tid[order], outer.start_us[order]
+    end = start + outer.dur_us[order]
+    number = len(order)
+    # All rows before all times of the same instant, so that an event at a span's start lies in it.
+    merged = np.lexsort((np.arange(number + len(times_us)), np.append(start, times_us), np.append(thread, tid)))
+    at = np.empty(len(merged), np.int64)
+    at[merged] = np.cumsum(merged < number) - 1
+    at = at[number:]
+    if number == 0:
+        return at
+    at[thread[at] != tid] = -1
+    parent = parents(thread, start, end)
+    # One round per level of nesting.
+    pending = np.flatnonzero(at >= 0)
+    while len(pending := pending[end[at[pending]] <= times_us[pending]]):
+        at[pending] = parent[at[pending]]
+        pending = pending[at[pending] >= 0]
+    return np.where(at >= 0, order[at], -1)

@@ -5,8 +5,10 @@ Knows columns and threads, no file and no device.
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from lightning_perfwatch.trace.columns import Bools, Ints, Spans
 from lightning_perfwatch.trace.intervals import Floats
@@ -16,7 +18,7 @@ from lightning_perfwatch.trace.window import window_of
 
 @dataclass(frozen=True)
 class OpTotal:
-    """One operation over the steps: `share` of the window, `clock` "device" (kernels) or "host" (operators).
+    """One operation over the steps: `share` of the window, `clock` "device" or "host".
 
     Without steps `calls_per_step` counts the calls in the whole trace.
     """
@@ -28,33 +30,58 @@ class OpTotal:
     clock: str
 
 
-def top_ops(trace: Trace, n: int = 10) -> list[OpTotal]:
+def top_ops(trace: Trace, n: int = 10, clock: Literal["host", "device"] | None = None) -> list[OpTotal]:
     """The operations with the most self time inside the complete steps (in all of a trace without steps).
 
-    With kernels in the trace they are ranked by kernel time on the device, else by self time on the host.
-    Kernels count where they were launched in a step; those that overlap on several streams are summed.
+    On the clock "device" they are kernels ranked by their time, on "host" operators ranked by self time; without
+    a choice the device's where the trace has kernels. Kernels count where they were launched in a step; those
+    that overlap on several streams are summed.
     """
-    window = window_of(trace)
-    on_device = len(trace.kernels) > 0
-    if on_device:
-        spans: Spans = trace.kernels.take(kernels_in_steps(trace))
-        self_us = spans.dur_us
-    else:
-        inside = _in_steps(trace, trace.ops.start_us)
-        spans, self_us = trace.ops.take(inside), trace.ops.self_us[inside]
-    sums = np.bincount(spans.name, self_us, len(trace.names))
-    calls = np.bincount(spans.name, minlength=len(trace.names))
-    ranked = [row for row in np.argsort(-sums, kind="stable")[:n] if calls[row]]
+    clock = clock or ("device" if len(trace.kernels) else "host")
+    if clock == "device":
+        kernels = trace.kernels.take(kernels_in_steps(trace))
+        return _ranked(trace, trace.names, kernels.name, kernels.dur_us, n, clock)
+    inside = _in_steps(trace, trace.ops.start_us)
+    return _ranked(trace, trace.names, trace.ops.name[inside], trace.ops.self_us[inside], n, clock)
+
+
+def top_launchers(trace: Trace, n: int = 10, by: Literal["operator", "module"] = "operator") -> list[OpTotal]:
+    """The operators, or the modules by their path, whose device work in the steps takes longest.
+
+    Kernels, copies and fills are given to the innermost operator or module that launched them, and summed also
+    where streams overlap; `calls_per_step` counts them. Work whose launcher is not known is left out: that
+    launched before the recording, and by module all of the backward pass and of a trace without Python frames.
+    """
+    work = trace.device_work
+    work = work.take(_in_steps(trace, trace.launched_us(work)))
+    ops = trace.launching_ops(work)
+    work, ops = work.take(ops >= 0), ops[ops >= 0]
+    if by == "operator":
+        return _ranked(trace, trace.names, trace.ops.name[ops], work.dur_us, n, "device")
+    modules = trace.modules_of(trace.ops.take(ops))
+    known = modules >= 0
+    paths = trace.modules.path[modules[known]]
+    return _ranked(trace, trace.modules.paths, paths, work.dur_us[known], n, "device")
+
+
+def _ranked(
+    trace: Trace, names: tuple[str, ...], ids: npt.NDArray[Any], us: Floats, n: int, clock: str
+) -> list[OpTotal]:
+    """The `n` names with the largest sums."""
+    window_s = window_of(trace).dur_s
     per_step = max(len(trace.steps), 1)
+    sums = np.bincount(ids, us, len(names))
+    calls = np.bincount(ids, minlength=len(names))
     return [
         OpTotal(
-            name=trace.names[row],
+            name=names[row],
             self_s=float(sums[row]) / 1e6,
-            share=float(sums[row]) / 1e6 / window.dur_s if window.dur_s > 0 else 0.0,
+            share=float(sums[row]) / 1e6 / window_s if window_s > 0 else 0.0,
             calls_per_step=float(calls[row]) / per_step,
-            clock="device" if on_device else "host",
+            clock=clock,
         )
-        for row in ranked
+        for row in np.argsort(-sums, kind="stable")[:n]
+        if calls[row]
     ]
 
 

@@ -49,8 +49,12 @@ def _left_out(source: Source, stream: EventStream) -> list[str]:
         said.append(f"The file is cut off{why}: what came after its last whole event is missing.")
     elif source.damage:
         said.append(f"Reading ended early: {source.damage}.")
+    if stream.goes_on:
+        said.append("Something follows the end of the trace in the file and was left out.")
     if stream.num_dropped:
         said.append(f"{stream.num_dropped} events are not valid JSON and were left out.")
+    if stream.num_bare:
+        said.append(f"The arguments of {stream.num_bare} events are not valid JSON and were left out.")
     if not stream.metadata_is_whole:
         said.append("The metadata is not valid JSON; only the parts that could be told apart were read.")
     return said

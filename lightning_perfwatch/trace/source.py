@@ -1,5 +1,7 @@
 """Bytes of a trace file, plain or gzip, in blocks of bounded size; knows nothing of JSON or events."""
 
+import codecs
+import itertools
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +31,7 @@ class Source:
                 if not magic:
                     raise TraceError(f"{self.path} is empty: record the trace again.")
                 file.seek(0)
-                yield from self._gunzip(file) if magic == _GZIP else _plain(file)
+                yield from _utf8(self._gunzip(file) if magic == _GZIP else _plain(file))
         except FileNotFoundError:
             raise TraceError(f"{self.path} does not exist: check the path.") from None
         except IsADirectoryError:
@@ -66,6 +68,18 @@ class Source:
                 if not data.startswith(_GZIP[: len(data)]) or not data:
                     return
                 inflater = zlib.decompressobj(wbits=31)
+
+
+def _utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The blocks as they are, or from UTF-16 (which a redirection in PowerShell writes) where a mark says so."""
+    first = next((block for block in blocks if block), b"")
+    if not first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        yield first
+        yield from blocks
+        return
+    decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+    for block in itertools.chain((first,), blocks):
+        yield decoder.decode(block).encode()
 
 
 def _undamaged(inflater: "zlib._Decompress", data: bytes) -> bytes:

@@ -79,6 +79,28 @@ def fill(start: float, dur: float, correlation: int = 0, stream: int = 7) -> Jso
     return device_event("Memset (Device)", "gpu_memset", start, dur, correlation, 0, stream, bytes=64)
 
 
+def optimizer_step(start: float, dur: float, name: str = "AdamW.step", **fields: Any) -> Json:
+    return annotation(f"Optimizer.step#{name}", start, dur, **fields)
+
+
+def frame(name: str, start: float, dur: float, **fields: Any) -> Json:
+    """A Python function, or a module's call: "nn.Module: Linear_0"."""
+    return event(name, "python_function", start, dur, **fields)
+
+
+def memory(at: float, num_bytes: int, tid: int = MAIN, **args: Any) -> Json:
+    """An allocation, or with a negative size a free, on the CUDA device 0."""
+    known = {"Device Type": 1, "Device Id": 0, "Bytes": num_bytes}
+    return {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": HOST, "tid": tid, "ts": at} | {
+        "args": known | args
+    }
+
+
+def phase(ph: str, name: str, at: float, **fields: Any) -> Json:
+    """The begin ("B") or the end ("E") of an operator, as other writers put it."""
+    return {"ph": ph, "cat": "cpu_op", "name": name, "pid": HOST, "tid": MAIN, "ts": at} | fields
+
+
 def document(*events: Json, **metadata: Any) -> Json:
     """The object that Kineto writes."""
     return {"schemaVersion": 1, **metadata, "traceEvents": list(events), "traceName": "trace.json"}

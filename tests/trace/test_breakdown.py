@@ -396,6 +396,20 @@ def test_top_operations_are_operators_by_self_time_without_a_device() -> None:
     assert [total_.share for total_ in totals] == pytest.approx([0.6, 0.2])
 
 
+def test_either_clock_can_be_asked_for() -> None:
+    recorded = trace(step(1, 0, 100), op(0, 60, "aten::linear"), *launched(10, 30, 5, 1, "big"))
+    assert top_ops(recorded, clock="device") == top_ops(recorded)
+    (operator,) = top_ops(recorded, clock="host")
+    assert (operator.name, operator.clock) == ("aten::linear", "host")
+    assert operator.share == pytest.approx(0.6)
+
+
+def test_clock_of_a_device_that_was_not_recorded_has_no_operations() -> None:
+    recorded = trace(step(1, 0, 100), op(0, 60))
+    assert top_ops(recorded, clock="device") == []
+    assert top_ops(recorded, clock="host") == top_ops(recorded)
+
+
 def test_top_operations_of_a_trace_without_steps_take_all_of_it() -> None:
     (total_,) = top_ops(trace(op(0, 50), op(50, 50)))
     assert total_.share == pytest.approx(1.0)
