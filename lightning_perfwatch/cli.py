@@ -10,7 +10,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from lightning_perfwatch.report import Report
     from lightning_perfwatch.rules import Rule
+    from lightning_perfwatch.run_directory import RunDirectory
 
 EXIT_OK = 0
 EXIT_UNREADABLE = 2
@@ -58,8 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="perfwatch", description="Say why a training run is slow.", allow_abbrev=False)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    analyze = commands.add_parser("analyze", help="analyse a run directory or a trace", allow_abbrev=False)
-    analyze.add_argument("path", type=Path, metavar="PATH", help="run directory, trace, or folder with one trace")
+    analyze = commands.add_parser("analyze", help="analyse a run directory or traces", allow_abbrev=False)
+    paths_help = "run directory, or traces and folders of traces, one a rank"
+    analyze.add_argument("paths", type=Path, nargs="+", metavar="PATH", help=paths_help)
     _add_output(analyze)
     analyze.add_argument("--ignore", action="append", default=[], metavar="ID", help="don't ask this rule (repeatable)")
     analyze.add_argument(
@@ -98,19 +100,38 @@ def _analyze(arguments: argparse.Namespace) -> int:
 
     rules = _rules_from(arguments.rule)
     ignore = [rule_class(rule_id).id() for rule_id in arguments.ignore]
-    _write(_analysis(arguments.path, rules, ignore), arguments)
+    _write(_analysis(arguments.paths, rules, ignore, not arguments.background), arguments)
     return EXIT_OK
 
 
-def _analysis(path: Path, rules: Sequence[Rule], ignore: Sequence[str]) -> Report:
-    """The report of a run directory, of a trace, or of the one trace in a folder."""
+def _analysis(paths: Sequence[Path], rules: Sequence[Rule], ignore: Sequence[str], shows_progress: bool) -> Report:
+    """The report of a run directory, or of all the traces that ``paths`` stand for."""
+    from lightning_perfwatch.bare_trace import analyze_trace
     from lightning_perfwatch.run_directory import RunDirectory
 
-    directory = RunDirectory(path)
-    if not path.is_dir():
-        return _analysis_of_trace(path, rules, ignore)
-    if not directory.evidence_file.exists():
-        return _analysis_of_trace(_only_trace(path), rules, ignore)
+    directory = RunDirectory(paths[0])
+    if len(paths) == 1 and directory.evidence_file.exists():
+        with _progress(shows_progress, lambda: ([os.getpid()], paths, "")):
+            return _analysis_of_run(directory, rules, ignore)
+    files = paths if len(paths) == 1 and not paths[0].is_dir() else _traces_of(paths)
+    if len(files) == 1:
+        with _progress(shows_progress, lambda: ([os.getpid()], files, "")):
+            return analyze_trace(files[0], rules, ignore).report
+    from lightning_perfwatch.rank_traces import RankTraces
+
+    ranks = RankTraces(files, rules, ignore)
+    done = f"of {len(files)} traces done"
+    with _progress(shows_progress, lambda: (ranks.reader_pids, files, f"{ranks.num_done} {done}, ")):
+        return ranks.report()
+
+
+def _traces_of(paths: Sequence[Path]) -> Sequence[Path]:
+    from lightning_perfwatch.rank_traces import trace_files
+
+    return trace_files(paths)
+
+
+def _analysis_of_run(directory: RunDirectory, rules: Sequence[Rule], ignore: Sequence[str]) -> Report:
     report = directory.analyze(rules, ignore)
     from lightning_perfwatch.reporters import render
 
@@ -118,31 +139,19 @@ def _analysis(path: Path, rules: Sequence[Rule], ignore: Sequence[str]) -> Repor
     return report
 
 
-def _analysis_of_trace(path: Path, rules: Sequence[Rule], ignore: Sequence[str]) -> Report:
-    from lightning_perfwatch.diagnosis import diagnose
-    from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
-    from lightning_perfwatch.report import Report
-    from lightning_perfwatch.trace import TraceError, read_trace
+def _progress(
+    shows_progress: bool, state: Callable[[], tuple[Sequence[int], Sequence[Path], str]]
+) -> contextlib.AbstractContextManager[None]:
+    """A line on stderr, where that is a terminal; ``state`` gives the processes at work, their files, and a start."""
+    if not shows_progress or not sys.stderr.isatty():
+        return contextlib.nullcontext()
+    from lightning_perfwatch.reporters.progress import ProgressLine, reading
 
-    try:
-        evidence = Evidence(trace=read_trace(path), missing=TRACE_ALONE)
-    except TraceError as error:
-        raise ValueError(str(error)) from error
-    return Report.of(evidence, diagnose(evidence, rules, ignore))
+    def describe() -> str:
+        pids, paths, start = state()
+        return start + reading(pids, paths)
 
-
-def _only_trace(folder: Path) -> Path:
-    from lightning_perfwatch.run_directory import TRACE_SUFFIX
-
-    traces = sorted(path for path in folder.iterdir() if path.name.endswith((TRACE_SUFFIX, f"{TRACE_SUFFIX}.gz")))
-    if not traces:
-        inner = folder / "perfwatch"
-        hint = f"; did you mean {inner}?" if (inner / "evidence.json").exists() else "."
-        raise ValueError(f"{folder} holds neither evidence.json nor a *{TRACE_SUFFIX}[.gz] file{hint}")
-    if len(traces) > 1:
-        names = ", ".join(path.name for path in traces)
-        raise ValueError(f"{folder} holds {len(traces)} traces, which are read one at a time: {names}.")
-    return traces[0]
+    return ProgressLine(sys.stderr, describe)
 
 
 def _report(arguments: argparse.Namespace) -> int:

@@ -222,11 +222,20 @@ class Overhead:
 
 @dataclass(frozen=True)
 class RankSummary:
-    """One process of a distributed run."""
+    """One process of a distributed run; ``host`` is its host's name, or its worker's where only a trace tells.
+
+    A trace alone gives ``trace`` (its file) and the fields below it; of a run that was watched they are None.
+    Shares are of ``window_s``, those of device time are means over the trace's devices.
+    """
 
     rank: int
-    host: str
+    host: str | None
     tokens_per_s: float | None
     samples_per_s: float | None
     step_time_s: float | None
     data_wait_share: float | None
+    trace: str | None = None
+    window_s: float | None = None
+    busy_share: float | None = None
+    communication_share: float | None = None
+    exposed_communication_share: float | None = None

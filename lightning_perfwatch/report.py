@@ -88,7 +88,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class Report:
-    """A finished analysis; see :func:`to_json` for its stored form."""
+    """A finished analysis; see :func:`to_json` for its stored form.
+
+    ``directory`` is the run directory; a report of traces alone has ``source`` instead, the file that it shows.
+    """
 
     run: RunInfo | None = None
     throughput: Throughput = field(default_factory=Throughput)
@@ -107,10 +110,16 @@ class Report:
     window_s: float | None = None
     devices: tuple[DeviceBreakdown, ...] = ()
     directory: str | None = None
+    source: str | None = None
 
     @classmethod
-    def of(cls, evidence: Evidence, diagnosis: Diagnosis, directory: str | None = None) -> Report:
-        """The report of this evidence and what the rules said of it; ``directory`` is where its files lie."""
+    def of(
+        cls, evidence: Evidence, diagnosis: Diagnosis, directory: str | None = None, source: str | None = None
+    ) -> Report:
+        """The report of this evidence and what the rules said of it.
+
+        ``directory`` is where its files lie, ``source`` the one trace that is all of them.
+        """
         trace = evidence.trace
         parts = evidence.breakdown
         return cls(
@@ -131,6 +140,7 @@ class Report:
             window_s=None if parts is None else parts.window_s,
             devices=() if parts is None else parts.devices,
             directory=directory,
+            source=source,
         )
 
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from lightning_perfwatch import cli, rules
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding
 from lightning_perfwatch.report import Report, from_json, to_json
+from lightning_perfwatch.reporters import progress
 from lightning_perfwatch.rules import Rule
 from lightning_perfwatch.run_directory import RunDirectory
 from tests.reporters.factories import finding, report
@@ -123,12 +125,46 @@ def test_a_folder_with_one_trace_stands_for_the_trace(trace_file: Path, capsys: 
     assert told("analyze", trace_file.parent, capsys=capsys) == alone
 
 
-def test_several_traces_in_a_folder_are_named(trace_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trace_file.with_name("a.2.pt.trace.json").write_bytes(trace_text())
+def test_several_traces_are_shown_as_ranks_whether_named_or_in_a_folder(
+    trace_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    second = trace_file.with_name("a.2.pt.trace.json")
+    second.write_bytes(trace_text())
 
-    assert refused("analyze", trace_file.parent, capsys=capsys) == (
-        f"{trace_file.parent} holds 2 traces, which are read one at a time: a.2.pt.trace.json, w.1.pt.trace.json.gz."
-    )
+    in_folder = told("analyze", trace_file.parent, "--format", "json", capsys=capsys)
+
+    assert told("analyze", trace_file, second, "--format", "json", capsys=capsys) == in_folder
+    assert [rank.trace for rank in found(in_folder).ranks] == [str(second), str(trace_file)]
+    for format_ in ("text", "markdown", "html"):
+        shown = told("analyze", trace_file.parent, "--format", format_, capsys=capsys)
+        assert "2 traces alone, rank 0 in detail" in shown
+        assert "rank 1" in shown
+
+
+def test_a_report_of_a_trace_names_its_file(trace_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert found(told("analyze", trace_file, "--format", "json", capsys=capsys)).source == str(trace_file)
+    assert str(trace_file) in told("analyze", trace_file, capsys=capsys)
+
+
+def test_no_progress_is_shown_in_a_pipe_nor_in_the_background(
+    trace_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "nice", lambda increment: increment)
+    shown: list[str] = []
+
+    class Line(contextlib.nullcontext[None]):
+        def __init__(self, stream: object, describe: Callable[[], str]) -> None:
+            super().__init__()
+            shown.append(describe())
+
+    monkeypatch.setattr(progress, "ProgressLine", Line)
+    told("analyze", trace_file, capsys=capsys)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    told("analyze", trace_file, "--background", capsys=capsys)
+    assert shown == []
+
+    told("analyze", trace_file, capsys=capsys)
+    assert shown == [f"{trace_file.name} (0 MB)"]
 
 
 @pytest.mark.parametrize(

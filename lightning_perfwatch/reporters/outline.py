@@ -115,9 +115,15 @@ def _headline(report: Report) -> str:
     step_time = report.throughput.step_time_s
     measured = f"{step_time.num_steps} steps measured" if step_time else None
     if report.run is None:
-        return ", ".join(part for part in ("a trace alone, the run is not known", measured) if part)
+        return ", ".join(part for part in (_traces_alone(report.ranks), measured) if part)
     parts = [*_run(report.run), measured or "no steady step measured"]
     return clean(", ".join(parts))
+
+
+def _traces_alone(ranks: tuple[RankSummary, ...]) -> str:
+    if len(ranks) < 2:
+        return "a trace alone, the run is not known"
+    return f"{len(ranks)} traces alone, rank {ranks[0].rank} in detail, the run is not known"
 
 
 def _run(run: RunInfo) -> Iterable[str]:
@@ -219,12 +225,21 @@ def _skipped(skipped: dict[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def _rank(rank: RankSummary) -> Fact:
-    said = [rank.host] if rank.host else []
-    said.append(f"tokens/s {NOT_MEASURED if rank.tokens_per_s is None else amount(rank.tokens_per_s)}")
+    whose = rank.host if rank.trace is None else Path(rank.trace).name
+    said = [whose] if whose else []
+    if rank.trace is None or rank.tokens_per_s is not None:
+        said.append(f"tokens/s {NOT_MEASURED if rank.tokens_per_s is None else amount(rank.tokens_per_s)}")
     if rank.samples_per_s is not None:
         said.append(f"samples/s {amount(rank.samples_per_s)}")
     if rank.step_time_s is not None:
         said.append(f"step {duration(rank.step_time_s)}")
+    if rank.window_s is not None:
+        said.append(f"window {duration(rank.window_s)}")
+    if rank.busy_share is not None:
+        said.append(f"busy {percent(rank.busy_share)}")
+    if rank.communication_share:
+        exposed = percent(rank.exposed_communication_share or 0.0)
+        said.append(f"communication {percent(rank.communication_share)}, exposed {exposed}")
     if rank.data_wait_share is not None:
         said.append(f"data wait {percent(rank.data_wait_share)}")
     return Fact(f"rank {rank.rank}", clean(", ".join(said)))
@@ -248,6 +263,8 @@ def _overhead(report: Report) -> str | None:
 def _files(report: Report) -> Iterable[Fact]:
     if report.run is not None or report.windows:
         yield Fact("trace", clean(_trace(report.windows, report.directory)))
+    elif report.source is not None:
+        yield Fact("trace", clean(report.source))
     if report.directory is not None:
         directory = RunDirectory(Path(report.directory))
         for name, path in (

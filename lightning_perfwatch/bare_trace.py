@@ -1,0 +1,79 @@
+"""A trace of which nothing else is known: its report, and its line among the traces of other ranks.
+
+Owns what a trace alone tells of its rank. Knows nothing of processes, of other traces or of how a report looks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lightning_perfwatch.diagnosis import diagnose
+from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
+from lightning_perfwatch.measurements import RankSummary
+from lightning_perfwatch.report import Report
+from lightning_perfwatch.rules import Rule
+from lightning_perfwatch.trace import Breakdown, Trace, read_trace
+
+_RANK = re.compile(r"(?:^|[^a-z])rank[-_.=]?(\d{1,6})(?!\d)", re.IGNORECASE)
+# What torch's tensorboard_trace_handler, PerfWatch and most scripts put behind the worker's name.
+_ENDING = re.compile(r"(?:\.\d{10,})?(?:\.pt)?(?:\.trace)?(?:\.json)?(?:\.gz)?$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class BareTrace:
+    """What one file gives: its report, the rank that it names, and its summary under that rank (-1 for None)."""
+
+    path: Path
+    rank: int | None
+    report: Report
+    summary: RankSummary
+
+
+def analyze_trace(path: Path, rules: Iterable[Rule], ignore: Iterable[str] = ()) -> BareTrace:
+    """Everything that the trace in ``path`` tells.
+
+    Raises:
+        TraceError: the file gives no event; a sentence that names it and the remedy.
+    """
+    evidence = Evidence(trace=read_trace(path), missing=TRACE_ALONE)
+    report = Report.of(evidence, diagnose(evidence, rules, ignore), source=str(path))
+    rank = _rank(path, evidence.trace)
+    return BareTrace(path, rank, report, _summary(path, -1 if rank is None else rank, evidence.breakdown))
+
+
+def worker_name(path: Path) -> str:
+    """The part of a trace's file name that is the same for all windows of one process."""
+    return _ENDING.sub("", path.name) or path.name
+
+
+def _rank(path: Path, trace: Trace | None) -> int | None:
+    """As the trace says, else as its file's or its folder's name says."""
+    if trace is not None and trace.rank is not None:
+        return trace.rank
+    found = _RANK.search(path.name) or _RANK.search(path.parent.name)
+    return int(found[1]) if found else None
+
+
+def _summary(path: Path, rank: int, parts: Breakdown | None) -> RankSummary:
+    return RankSummary(
+        rank=rank,
+        host=worker_name(path),
+        tokens_per_s=None,
+        samples_per_s=None,
+        # Not the median of the host's steps: a host that runs ahead of its device leaves them too early.
+        step_time_s=parts.window_s / parts.num_steps if parts and parts.num_steps else None,
+        data_wait_share=parts.data_wait_share if parts else None,
+        trace=str(path),
+        window_s=parts.window_s if parts else None,
+        busy_share=_mean_over_devices(parts, "busy_share"),
+        communication_share=_mean_over_devices(parts, "communication_share"),
+        exposed_communication_share=_mean_over_devices(parts, "exposed_communication_share"),
+    )
+
+
+def _mean_over_devices(parts: Breakdown | None, name: str) -> float | None:
+    shares = [float(getattr(device, name)) for device in parts.devices] if parts else []
+    return sum(shares) / len(shares) if shares else None

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lightning_perfwatch.bare_trace import worker_name
+from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.finding import Finding
+from lightning_perfwatch.rank_traces import RankTraces, trace_files
+from lightning_perfwatch.report import Report
+from lightning_perfwatch.rules import Rule
+from lightning_perfwatch.run_directory import RunDirectory
+from tests.reporters.factories import finding
+from tests.trace.factories import Json, call, document, fetch, kernel, op, step
+
+REAL_TRACES = Path(__file__).parents[2] / "shared" / "traces"
+
+
+@dataclass(frozen=True)
+class DeadlyOnRankOne(Rule):
+    """Ends the process that asks it about rank 1."""
+
+    def check(self, evidence: Evidence) -> Iterable[Finding]:
+        if evidence.trace is not None and evidence.trace.rank == 1:
+            sys.stderr.write("out of luck\n")
+            os._exit(3)
+        yield finding(share=0.2)
+
+
+def rank_trace(folder: Path, name: str, rank: int | None = None, busy_us: float = 250.0) -> Path:
+    """A trace of one step of 1000 µs, with a fetch of 100 µs and, after it, two kernels of which one exchanges."""
+    events: list[Json] = [
+        step(3, 0, 1000),
+        fetch(0, 100),
+        op(100, 300),
+        call(110, 10, correlation=1),
+        call(120, 10, correlation=2),
+        kernel(200, busy_us, correlation=1),
+        kernel(700, 50, "ncclDevKernel_AllReduce", correlation=2, stream=20),
+    ]
+    known = {} if rank is None else {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 4}}
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(json.dumps(document(*events, **known)))
+    return path
+
+
+def read(*paths: Path, rules: tuple[Rule, ...] = ()) -> Report:
+    return RankTraces(trace_files(paths), rules).report()
+
+
+def ranks_of(report: Report) -> dict[str, int]:
+    return {Path(str(rank.trace)).name: rank.rank for rank in report.ranks}
+
+
+def test_every_rank_is_summed_up_and_the_first_shown_in_detail(tmp_path: Path) -> None:
+    rank_trace(tmp_path, "node_a.1700000000000000000.pt.trace.json", rank=1)
+    first = rank_trace(tmp_path, "node_b.1700000000000000000.pt.trace.json", rank=0, busy_us=450.0)
+
+    report = read(tmp_path)
+
+    assert (report.source, report.devices[0].busy_share) == (str(first), 0.5)
+    assert [rank.rank for rank in report.ranks] == [0, 1]
+    other = report.ranks[1]
+    assert (other.host, other.tokens_per_s, other.samples_per_s) == ("node_a", None, None)
+    assert (other.window_s, other.step_time_s) == pytest.approx((1e-3, 1e-3))
+    assert other.busy_share == pytest.approx(0.3)
+    assert other.communication_share == other.exposed_communication_share == pytest.approx(0.05)
+    assert other.data_wait_share == pytest.approx(0.1)
+
+
+def test_what_the_first_rank_shows_is_what_it_shows_alone(tmp_path: Path) -> None:
+    first = rank_trace(tmp_path, "rank0.pt.trace.json")
+    rank_trace(tmp_path, "rank1.pt.trace.json", busy_us=100.0)
+    alone = read(first, rules=(DeadlyOnRankOne(),))
+
+    both = read(tmp_path, rules=(DeadlyOnRankOne(),))
+
+    assert both.findings == alone.findings != ()
+    assert (both.devices, both.top_ops, both.window_s) == (alone.devices, alone.top_ops, alone.window_s)
+
+
+def test_ranks_come_from_the_trace_else_from_a_name_else_from_the_order_of_names(tmp_path: Path) -> None:
+    rank_trace(tmp_path, "a_rank7.json", rank=3)
+    rank_trace(tmp_path, "b-Rank_2.json")
+    rank_trace(tmp_path, "w2.json")
+    rank_trace(tmp_path, "w10.json")
+    rank_trace(tmp_path, "franks5.json")
+    rank_trace(tmp_path / "rank4", "trace.json")
+
+    ranks = ranks_of(read(tmp_path, tmp_path / "rank4"))
+
+    assert ranks == {"franks5.json": 0, "w2.json": 1, "b-Rank_2.json": 2, "a_rank7.json": 3, "trace.json": 4} | {
+        "w10.json": 5
+    }
+    assert list(ranks.values()) == [0, 1, 2, 3, 4, 5]
+
+
+def test_windows_of_one_worker_are_one_rank_and_equal_names_in_other_folders_are_not(tmp_path: Path) -> None:
+    for name in ("host_12.1700000000000000001.pt.trace.json", "host_12.1700000000000000002.pt.trace.json"):
+        rank_trace(tmp_path / "a", name)
+        rank_trace(tmp_path / "b", name)
+
+    assert [rank.rank for rank in read(tmp_path / "a", tmp_path / "b").ranks] == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "worker"),
+    [
+        ("host_12.1700000000000000001.pt.trace.json.gz", "host_12"),
+        ("rank0.pt.trace.json", "rank0"),
+        ("trace_3.json", "trace_3"),
+        ("node.lan_7.1700000000001.pt.trace.json", "node.lan_7"),
+        (".json", ".json"),
+    ],
+)
+def test_the_worker_is_what_its_files_have_in_common(name: str, worker: str) -> None:
+    assert worker_name(Path(name)) == worker
+
+
+def test_a_file_that_can_not_be_read_is_named_and_the_others_are_told(tmp_path: Path) -> None:
+    rank_trace(tmp_path, "rank1.pt.trace.json")
+    (tmp_path / "rank0.pt.trace.json").write_bytes(b"\x00\x01")
+    absent = tmp_path / "absent.json"
+
+    report = read(tmp_path, absent)
+
+    assert ranks_of(report) == {"rank1.pt.trace.json": 1}
+    assert [str(path) in note for path, note in zip((tmp_path / "rank0", absent), report.notes, strict=True)] == [
+        True,
+        True,
+    ]
+
+
+def test_what_was_left_out_of_another_rank_is_said_with_its_file(tmp_path: Path) -> None:
+    rank_trace(tmp_path, "rank0.pt.trace.json")
+    cut = rank_trace(tmp_path, "rank1.pt.trace.json")
+    cut.write_bytes(cut.read_bytes()[:-200])
+
+    (note,) = read(tmp_path).notes
+
+    assert note.startswith("rank1.pt.trace.json: The file is cut off")
+
+
+def test_a_sentence_says_that_nothing_can_be_read(tmp_path: Path) -> None:
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).touch()
+
+    with pytest.raises(ValueError, match=r"None of the 2 traces can be read\. The first: .*a\.json is empty"):
+        read(tmp_path)
+
+
+def test_a_reader_that_dies_costs_its_own_trace_only(tmp_path: Path) -> None:
+    for rank in range(4):
+        rank_trace(tmp_path, f"{rank}.json", rank=rank)
+
+    report = read(tmp_path, rules=(DeadlyOnRankOne(),))
+
+    assert [rank.rank for rank in report.ranks] == [0, 2, 3]
+    assert report.notes == (f"{tmp_path / '1.json'} could not be read: its reader ended with status 3 (out of luck).",)
+
+
+def test_a_folder_gives_the_profilers_own_names_else_any_json(tmp_path: Path) -> None:
+    other = rank_trace(tmp_path, "settings.json")
+    assert trace_files([tmp_path]) == [other]
+
+    trace = rank_trace(tmp_path, "w.1.pt.trace.json")
+    assert trace_files([tmp_path, trace, other]) == [trace, other]
+
+
+def test_a_run_directory_among_traces_is_refused(tmp_path: Path) -> None:
+    RunDirectory(tmp_path / "run").write_evidence(Evidence())
+
+    with pytest.raises(ValueError, match=r"run is a run directory: analyse it alone\."):
+        trace_files([rank_trace(tmp_path, "a.json"), tmp_path / "run"])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_ctrl_c_ends_the_readers(tmp_path: Path) -> None:
+    pipes = [tmp_path / "a.json", tmp_path / "b.json"]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    parent = subprocess.Popen(
+        [sys.executable, "-m", "lightning_perfwatch", "analyze", *map(str, pipes)], stderr=subprocess.PIPE
+    )
+    to_reader = os.open(pipes[0], os.O_WRONLY)  # waits until a reader has opened it
+
+    parent.send_signal(signal.SIGINT)
+
+    assert parent.communicate(timeout=20)[1] == b""
+    assert parent.returncode == 130
+    with pytest.raises(BrokenPipeError):
+        os.write(to_reader, b"{")
+    os.close(to_reader)
+
+
+@pytest.mark.skipif(not REAL_TRACES.exists(), reason="the real traces are not here")
+def test_real_ranks_are_told_apart(tmp_path: Path) -> None:
+    for name in ("sparse_a2a_rank2_v100.pt.trace.json.gz", "sparse_a2a_rank0_v100.pt.trace.json.gz"):
+        (tmp_path / name).write_bytes((REAL_TRACES / name).read_bytes())
+
+    first, other = read(tmp_path).ranks
+
+    assert (first.rank, other.rank) == (0, 2)
+    assert first.exposed_communication_share == pytest.approx(0.92, abs=0.01)
+    assert other.exposed_communication_share == pytest.approx(0.01, abs=0.005)
