@@ -7,7 +7,6 @@ a report looks.
 from __future__ import annotations
 
 import itertools
-import os
 import queue
 import re
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from lightning_perfwatch.bare_trace import BareTrace, worker_name
 from lightning_perfwatch.measurements import RankSummary
+from lightning_perfwatch.processes import num_usable_cpus
 from lightning_perfwatch.reading_process import ReadingProcess, Unreadable
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.rules import Rule
@@ -52,7 +52,7 @@ class RankTraces:
 
     def __init__(self, paths: Sequence[Path], rules: Sequence[Rule], ignore: Sequence[str] = ()) -> None:
         self.paths = tuple(paths)
-        num_readers = max(1, min(num_usable_cores(), len(paths)))
+        num_readers = max(1, min(num_usable_cpus(), len(paths)))
         self._readers = [ReadingProcess(rules, ignore) for _ in range(num_readers)]
         self._idle: queue.SimpleQueue[ReadingProcess] = queue.SimpleQueue()
         self._answers: dict[Path, Future[BareTrace | Unreadable]] = {}
@@ -101,11 +101,6 @@ class RankTraces:
             return reader.read(path)
         finally:
             self._idle.put(reader)
-
-
-def num_usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _merged(traces: Sequence[BareTrace], unreadable: Sequence[str]) -> Report:

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from lightning_perfwatch.bare_trace import BareTrace, analyze_trace
+from lightning_perfwatch.processes import child_environment
 from lightning_perfwatch.rules import Rule
 from lightning_perfwatch.trace import TraceError
 
-_PACKAGE_PARENT = str(Path(__file__).parents[1])
 _SERVE = f"from {__name__} import serve; serve()"
 
 
@@ -75,7 +75,7 @@ class ReadingProcess:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self._errors,
-                    env=_environment(),
+                    env=child_environment(),
                     start_new_session=True,  # a Ctrl-C in the terminal is for the parent, which ends its children
                 )
                 assert self._process.stdin is not None
@@ -128,15 +128,3 @@ def serve() -> None:
 def _send(what: object, pipe: IO[bytes]) -> None:
     pickle.dump(what, pipe)
     pipe.flush()
-
-
-def _environment() -> dict[str, str]:
-    """The child imports this very package, nothing from its working directory, and needs no thread pool."""
-    paths = [_PACKAGE_PARENT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "PYTHONSAFEPATH": "1",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }

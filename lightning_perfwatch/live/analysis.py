@@ -5,18 +5,15 @@ Owns the child: it is started, looked after and ended here. A child that fails c
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
+from lightning_perfwatch.processes import child_environment
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.run_directory import RunDirectory
 
-_PACKAGE_PARENT = str(Path(__file__).parents[2])
 _LEAST_WAIT_S = 30.0
 _SHORT_WAIT_S = 1.0
 _WAIT_S_PER_MB = 0.5  # reading and compressing a trace took 0.05 s per MB on two shared cores; ten times as much
@@ -58,7 +55,7 @@ class Analysis:
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
                 cwd=directory.path,
-                env=_environment(),
+                env=child_environment(),
                 start_new_session=True,  # a Ctrl-C in the terminal is for the training
             )
         except OSError as error:
@@ -113,17 +110,3 @@ class Analysis:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return f" ({lines[-1][:300]})" if lines else ""
-
-
-def _environment() -> dict[str, str]:
-    """The child imports this very package, nothing from its working directory, and needs no thread pool."""
-    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    if _PACKAGE_PARENT not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):  # found there anyway
-        paths.insert(0, _PACKAGE_PARENT)
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "PYTHONSAFEPATH": "1",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }

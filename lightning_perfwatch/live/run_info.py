@@ -5,10 +5,8 @@ Owns the reading of settings. Measures nothing.
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,8 +14,7 @@ import torch
 from lightning_perfwatch.live.clock import Device
 from lightning_perfwatch.live.syncs import has_compiled
 from lightning_perfwatch.measurements import RunInfo
-
-_CGROUPS = Path("/sys/fs/cgroup")
+from lightning_perfwatch.processes import num_usable_cpus
 
 
 def describe_run(trainer: Any, module: Any, device: Device) -> RunInfo:
@@ -55,23 +52,3 @@ def _optimizer_name(optimizer: Any) -> str:
     """``AdamW(fused)``: the class and which of torch's implementations it was told to use."""
     chosen = [way for way in ("fused", "foreach") if optimizer.defaults.get(way)]
     return type(optimizer).__name__ + (f"({chosen[0]})" if chosen else "")
-
-
-def num_usable_cpus() -> int:
-    """CPUs that this process may use: its affinity, cut down by a control group's quota where there is one."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _cgroup_quota()
-    return count if quota is None else max(1, min(count, round(quota)))
-
-
-def _cgroup_quota() -> float | None:
-    """CPUs by the quota of control groups, version 2 or else version 1; None where there is no limit."""
-    try:
-        if (_CGROUPS / "cpu.max").exists():
-            quota, period = (_CGROUPS / "cpu.max").read_text().split()
-        else:
-            quota = (_CGROUPS / "cpu/cpu.cfs_quota_us").read_text()
-            period = (_CGROUPS / "cpu/cpu.cfs_period_us").read_text()
-        return int(quota) / int(period) if quota != "max" and int(quota) > 0 else None
-    except (OSError, ValueError, ZeroDivisionError):
-        return None

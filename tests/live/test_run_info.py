@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import platform
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,8 @@ from lightning.pytorch import LightningModule, Trainer
 
 from lightning_perfwatch.live import run_info
 from lightning_perfwatch.live.clock import Device
-from lightning_perfwatch.live.run_info import describe_run, num_usable_cpus
+from lightning_perfwatch.live.run_info import describe_run
+from lightning_perfwatch.processes import num_usable_cpus
 
 CPU = Device(torch.device("cpu"))
 pytestmark = pytest.mark.usefixtures("nothing_compiled")
@@ -26,15 +26,6 @@ class Model(LightningModule):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + 1
-
-
-@pytest.fixture
-def cgroups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine of eight CPUs whose control groups are as the test writes them."""
-    monkeypatch.setattr(run_info, "_CGROUPS", tmp_path)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    (tmp_path / "cpu").mkdir()
-    return tmp_path
 
 
 def stand_in(**changes: Any) -> Any:
@@ -101,39 +92,9 @@ def test_a_compiled_module_is_known_by_its_own_name_and_as_compiled() -> None:
     ("world_size", "num_devices", "num_cpus"), [(1, 1, 8), (4, 4, 2), (8, 4, 2), (16, 16, 1), (2, 0, 8)]
 )
 def test_the_processes_of_a_machine_share_its_cpus(
-    cgroups: Path, world_size: int, num_devices: int, num_cpus: int
+    monkeypatch: pytest.MonkeyPatch, world_size: int, num_devices: int, num_cpus: int
 ) -> None:
+    monkeypatch.setattr(run_info, "num_usable_cpus", lambda: 8)
     trainer = stand_in(world_size=world_size, num_devices=num_devices)
 
     assert describe_run(trainer, Model(), CPU).num_cpus == num_cpus
-
-
-@pytest.mark.parametrize(
-    ("files", "num_cpus"),
-    [
-        ({}, 8),
-        ({"cpu.max": "max 100000\n"}, 8),
-        ({"cpu.max": "200000 100000\n"}, 2),
-        ({"cpu.max": "250000 100000\n"}, 2),
-        ({"cpu.max": "50000 100000\n"}, 1),
-        ({"cpu.max": "6400000 100000\n"}, 8),
-        ({"cpu.max": ""}, 8),
-        ({"cpu.max": "nonsense 0\n"}, 8),
-        ({"cpu.max": "100000 0\n"}, 8),
-        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 8),
-        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
-        ({"cpu/cpu.cfs_quota_us": "300000\n"}, 8),
-    ],
-)
-def test_a_control_groups_quota_limits_the_cpus(cgroups: Path, files: dict[str, str], num_cpus: int) -> None:
-    for name, text in files.items():
-        (cgroups / name).write_text(text)
-
-    assert num_usable_cpus() == num_cpus
-
-
-def test_where_there_is_no_affinity_the_machines_cpus_count(cgroups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "sched_getaffinity")
-    monkeypatch.setattr(os, "cpu_count", lambda: 5)
-
-    assert num_usable_cpus() == 5

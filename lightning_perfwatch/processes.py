@@ -1,0 +1,47 @@
+"""What this process may use, and what the children get that read traces for it.
+
+Knows the operating system only.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from pathlib import Path
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_PACKAGE_PARENT = str(Path(__file__).parents[1])
+
+
+def num_usable_cpus() -> int:
+    """CPUs that this process may use: its affinity, cut down by a control group's quota where there is one."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _cgroup_quota()
+    return count if quota is None else max(1, min(count, round(quota)))
+
+
+def _cgroup_quota() -> float | None:
+    """CPUs by the quota of control groups, version 2 or else version 1; None where there is no limit."""
+    try:
+        if (_CGROUPS / "cpu.max").exists():
+            quota, period = (_CGROUPS / "cpu.max").read_text().split()
+        else:
+            quota = (_CGROUPS / "cpu/cpu.cfs_quota_us").read_text()
+            period = (_CGROUPS / "cpu/cpu.cfs_period_us").read_text()
+        return int(quota) / int(period) if quota != "max" and int(quota) > 0 else None
+    except (OSError, ValueError, ZeroDivisionError):
+        return None
+
+
+def child_environment() -> dict[str, str]:
+    """For a child that imports this very package, nothing from its working directory, and needs no thread pool."""
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if _PACKAGE_PARENT not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):  # found there anyway
+        paths.insert(0, _PACKAGE_PARENT)
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONSAFEPATH": "1",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
