@@ -27,6 +27,7 @@ from tests.benchmarks.synthetic import write_trace
 _MIB = 1 << 20
 _TOOLS = Path(__file__).with_name("tools.py")
 _TOOL_TARGETS = {
+    "events": ("prof.events() + key_averages()", 20.0),
     "hta": ("HolisticTraceAnalysis, parse + breakdown", 20.0),
     "tb_profiler": ("torch-tb-profiler, loader", 15.0),
     "gpu_idle": ("gpu-idle", 6.0),
@@ -134,16 +135,22 @@ def two_cores(settings: Settings) -> list[Figure]:
 
 
 def other_tools(settings: Settings) -> list[Figure]:
-    """The same trace read by other tools in the same minutes; imports are not counted."""
-    trace = settings.trace(settings.sizes.tools_mb)
+    """One live profile: torch's own lists of it, and the file it exports read by every tool in the same minutes.
+
+    Imports are not counted. A second table, without targets, is for a trace with device work.
+    """
     present = [tool for tool in _TOOL_TARGETS if _is_there(settings.python, tool)]
-    tasks: dict[str, Callable[[], float]] = {"perfwatch": partial(_tool_s, sys.executable, "perfwatch", trace)}
-    tasks |= {tool: partial(_tool_s, settings.python, tool, trace) for tool in present}
-    seconds = {tool: median(times) for tool, times in interleaved(tasks, settings.sizes.num_rounds).items()}
-    say(
-        f"  {trace.stat().st_size / 1e6:.0f} MB: "
-        + ", ".join(f"{tool} {value:.2f} s" for tool, value in seconds.items())
-    )
+    if "events" not in present:
+        return []
+    live = settings.folder / "live.pt.trace.json"
+    num_events = str(settings.sizes.num_events)
+    seconds = _compared(settings, live, [tool for tool in present if tool != "events"], num_events)
+    on_device = settings.trace(settings.sizes.tools_mb)
+    others = _compared(settings, on_device, [tool for tool in present if tool != "events"])
+    for trace, measured in ((live, seconds), (on_device, others)):
+        listed = ", ".join(f"{tool} {value:.2f} s" for tool, value in measured.items())
+        ratios = ", ".join(f"{tool} {value / measured['perfwatch']:.1f} x" for tool, value in measured.items())
+        say(f"  {trace.name}, {trace.stat().st_size / 1e6:.0f} MB: {listed}; {ratios}")
     names = {tool: _TOOL_TARGETS[tool] for tool in present}
     return [
         Figure(f"against {name}", seconds[tool] / seconds["perfwatch"], target, "x")
@@ -151,20 +158,16 @@ def other_tools(settings: Settings) -> list[Figure]:
     ]
 
 
-def live_events(settings: Settings) -> list[Figure]:
-    """torch's own lists of a live profile, against reading the file that the same profile exports."""
-    if not _is_there(settings.python, "events"):
-        return []
-    trace = settings.folder / "live.pt.trace.json"
-    num_events = str(settings.sizes.num_events)
-    tasks = {
-        "events": partial(_tool_s, settings.python, "events", trace, num_events),
-        "perfwatch": partial(_tool_s, sys.executable, "perfwatch", trace),
-    }
-    times = interleaved(tasks, settings.sizes.num_rounds)
-    events_s, own_s = median(times["events"]), median(times["perfwatch"])
-    say(f"  about {num_events} events, {trace.stat().st_size / 1e6:.0f} MB: {events_s:.2f} s against {own_s:.2f} s")
-    return [Figure("against prof.events() + key_averages()", events_s / own_s, 20, "x")]
+def _compared(
+    settings: Settings, trace: Path, tools: Sequence[str], num_live_events: str | None = None
+) -> dict[str, float]:
+    """Median seconds by tool; with ``num_live_events`` the trace is recorded and exported anew in every round."""
+    tasks: dict[str, Callable[[], float]] = {}
+    if num_live_events is not None:
+        tasks["events"] = partial(_tool_s, settings.python, "events", trace, num_live_events)
+    tasks["perfwatch"] = partial(_tool_s, sys.executable, "perfwatch", trace)
+    tasks |= {tool: partial(_tool_s, settings.python, tool, trace) for tool in tools}
+    return {tool: median(times) for tool, times in interleaved(tasks, settings.sizes.num_rounds).items()}
 
 
 def fuzz(settings: Settings) -> list[Figure]:
@@ -256,7 +259,6 @@ SECTIONS: dict[str, Callable[[Settings], list[Figure]]] = {
     "start-up": start_up,
     "two-cores": two_cores,
     "other-tools": other_tools,
-    "live-events": live_events,
     "fuzz": fuzz,
 }
 
