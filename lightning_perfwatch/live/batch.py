@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections import UserDict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from traceback import format_exception_only
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +22,8 @@ TOKEN_KEYS = ("input_ids", "tokens", "token_ids", "decoder_input_ids")
 """Keys under which token ids are found, in this order (Hugging Face's names first)."""
 
 _SEQUENCE_RANK = 2
+_DEEPEST = 3
+_MOST_ELEMENTS = 32
 
 
 class Amounts(NamedTuple):
@@ -40,7 +45,10 @@ class BatchCounter:
 
     def count(self, batch: Any) -> Amounts:
         """The amounts of ``batch``, never raising."""
-        found = find_amounts(batch)
+        try:
+            found = find_amounts(batch)
+        except Exception:  # noqa: BLE001 - a user's batch may fail in any way when it is looked at
+            found = Amounts(None, None)
         if self._tokens is None:
             return found
         return Amounts(found.samples, self._chosen_tokens(batch))
@@ -55,58 +63,66 @@ class BatchCounter:
             if not self._complained:
                 self._complained = True
                 log.warning(
-                    "PerfWatch can't count tokens with tokens=%r on a batch of type %s (%s: %s): tokens per second "
-                    "stay unknown.",
-                    self._tokens, type(batch).__name__, type(error).__name__, error,
+                    "PerfWatch can't count tokens with tokens=%r on a batch of type %s (%s): tokens per second stay "
+                    "unknown.",
+                    self._tokens, type(batch).__name__, "".join(format_exception_only(error)).strip(),
                 )  # fmt: skip
             return None
 
 
-def find_amounts(batch: Any) -> Amounts:
+def find_amounts(batch: Any, depth: int = 0) -> Amounts:
     """Samples and tokens by the shape of ``batch``.
 
-    Mappings (dicts, ``BatchEncoding``), dataclasses and named tuples are searched for token ids of shape (samples,
-    tokens per sample); a tensor of whole numbers with two dimensions counts as token ids; so do two tensors of the
-    same two-dimensional shape in a sequence (inputs and targets of a language model).
+    Dicts, ``UserDict`` (``BatchEncoding``), dataclasses and named tuples are searched for token ids of shape
+    (samples, tokens per sample); a tensor of whole numbers with two dimensions counts as token ids; so do two tensors
+    of the same two-dimensional shape in a sequence (inputs and targets of a language model). Only what is stored is
+    looked at: other mappings and sequences may make their values when they are asked, which would change the run.
+    Nests are searched three levels deep, and of long containers only the first 32 elements.
     """
     if isinstance(batch, torch.Tensor):
         return Amounts(_first_length(batch), batch.numel() if _is_token_ids(batch) else None)
+    if depth > _DEEPEST:
+        return Amounts(None, None)
     parts = _named_parts(batch)
     if parts is not None:
-        return _of_mapping(parts)
-    if isinstance(batch, Sequence) and not isinstance(batch, (str, bytes)):
-        return _of_sequence(batch)
+        return _of_mapping(parts, depth)
+    if isinstance(batch, (list, tuple)):
+        return _of_sequence(batch, depth)
     return Amounts(None, None)
 
 
-def _named_parts(batch: Any) -> Mapping[str, Any] | None:
-    if isinstance(batch, Mapping):
-        return batch
+def _named_parts(batch: Any) -> dict[str, Any] | None:
+    """What is stored in ``batch`` by name, without running a method of its own."""
+    if isinstance(batch, UserDict):
+        batch = batch.data
+    if isinstance(batch, dict):
+        return dict(islice(dict.items(batch), _MOST_ELEMENTS))
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        return {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
-    if isinstance(batch, tuple) and hasattr(batch, "_asdict"):
-        return dict(batch._asdict())
-    return None
+        stored = vars(batch)
+        return {field.name: stored[field.name] for field in dataclasses.fields(batch) if field.name in stored}
+    names = getattr(type(batch), "_fields", None)
+    return dict(zip(names, batch, strict=True)) if isinstance(batch, tuple) and isinstance(names, tuple) else None
 
 
-def _of_mapping(parts: Mapping[str, Any]) -> Amounts:
+def _of_mapping(parts: dict[str, Any], depth: int) -> Amounts:
     for key in TOKEN_KEYS:
         ids = parts.get(key)
         if isinstance(ids, torch.Tensor) and ids.dim() >= 1:
             samples = _first_length(ids) if ids.dim() >= _SEQUENCE_RANK else 1
             return Amounts(samples, ids.numel())
-    found = [find_amounts(part) for part in parts.values()]
+    found = [find_amounts(part, depth + 1) for part in parts.values()]
     tokens = next((amounts.tokens for amounts in found if amounts.tokens is not None), None)
     samples = next((amounts.samples for amounts in found if amounts.samples is not None), None)
     return Amounts(samples, tokens)
 
 
-def _of_sequence(batch: Sequence[Any]) -> Amounts:
+def _of_sequence(batch: list[Any] | tuple[Any, ...], depth: int) -> Amounts:
+    first = batch[:_MOST_ELEMENTS]
     tensors = [part for part in batch if isinstance(part, torch.Tensor)]
     if not tensors:
-        if all(isinstance(part, (str, bytes, int, float)) for part in batch):
+        if all(isinstance(part, (str, bytes, int, float)) for part in first):
             return Amounts(len(batch) or None, None)
-        nested = [find_amounts(part) for part in batch]
+        nested = [find_amounts(part, depth + 1) for part in first]
         return next((amounts for amounts in nested if amounts.samples is not None), Amounts(None, None))
     sized = [tensor for tensor in tensors if tensor.dim()]
     if not sized:

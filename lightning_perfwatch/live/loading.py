@@ -5,16 +5,20 @@ Owns the look into a ``DataLoader``. Never loads a batch of its own: that would 
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from functools import partial
 from time import perf_counter_ns
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, Subset
 from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 
 from lightning_perfwatch.measurements import LoaderInfo, LoadProbe
+
+_DEEPEST = 4
 
 
 def find_loader(loaders: Any) -> Any:
@@ -23,15 +27,15 @@ def find_loader(loaders: Any) -> Any:
     return next((leaf for leaf in leaves if isinstance(leaf, DataLoader)), leaves[0] if leaves else None)
 
 
-def _leaves(loaders: Any) -> Iterable[Any]:
-    flattened = getattr(loaders, "flattened", None)
+def _leaves(loaders: Any, depth: int = 0) -> Iterable[Any]:
+    flattened = vars(loaders).get("_flattened") if hasattr(loaders, "__dict__") else None  # a CombinedLoader's
     if isinstance(flattened, list):
         loaders = flattened
-    if isinstance(loaders, Mapping):
+    if isinstance(loaders, dict):
         loaders = list(loaders.values())
     if isinstance(loaders, (list, tuple)):
-        for loader in loaders:
-            yield from _leaves(loader)
+        for loader in loaders if depth < _DEEPEST else ():
+            yield from _leaves(loader, depth + 1)
     elif loaders is not None:
         yield loaders
 
@@ -50,9 +54,13 @@ def describe_loader(loader: Any) -> LoaderInfo | None:
         pin_memory=loader.pin_memory,
         prefetch_factor=loader.prefetch_factor,
         dataset=type(loader.dataset).__name__,
-        collate=getattr(loader.collate_fn, "__qualname__", type(loader.collate_fn).__name__),
+        collate=_name_of(loader.collate_fn),
         sized=not isinstance(loader.dataset, IterableDataset),
     )
+
+
+def _name_of(function: Any) -> str:
+    return function.__qualname__ if isinstance(function, (FunctionType, MethodType)) else type(function).__name__
 
 
 class LoadWatch:
@@ -65,7 +73,7 @@ class LoadWatch:
     def __init__(self, loader: Any) -> None:
         self._watchable = isinstance(loader, DataLoader) and loader.num_workers == 0
         self._loader = loader
-        self._collate = _code_of(getattr(loader, "collate_fn", None))
+        self._collate = _code_of(loader.collate_fn) if self._watchable else None
         self._fetches: list[CodeType] = [
             _MapDatasetFetcher.fetch.__code__,
             _IterableDatasetFetcher.fetch.__code__,
@@ -87,8 +95,9 @@ class LoadWatch:
     def end(self) -> None:
         """The loop has its batch; safe to call at any time."""
         if self._hooked:
-            sys.setprofile(None)
             self._hooked = False
+            if sys.getprofile() == self._on_event:  # else the user has set one of their own meanwhile
+                sys.setprofile(None)
 
     def probe(self) -> LoadProbe | None:
         """What the last watched batch took; None if none was seen."""
@@ -131,8 +140,12 @@ def _loading_code(dataset: Any) -> CodeType | None:
 
 
 def _code_of(function: Any) -> CodeType | None:
-    if function is None:
-        return None
-    inner = getattr(function, "func", function)  # functools.partial
-    code = getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
-    return code if isinstance(code, CodeType) else None
+    """The code that runs when ``function`` is called; looks at what is stored and asks no object of the user's."""
+    if isinstance(function, partial):
+        return _code_of(function.func)
+    if isinstance(function, MethodType):
+        return function.__func__.__code__ if isinstance(function.__func__, FunctionType) else None
+    if isinstance(function, FunctionType):
+        return function.__code__
+    call = inspect.getattr_static(type(function), "__call__", None)
+    return call.__code__ if isinstance(call, FunctionType) else None

@@ -106,6 +106,10 @@ class PhaseTimer:
             raise AttributeError(name)
         return getattr(self.inner, name)
 
+    def __reduce__(self) -> tuple[Any, tuple[Any]]:
+        """A copy of the Trainer that goes elsewhere takes the profiler that is its own."""
+        return _itself, (self.inner,)
+
     def _put_before(self, inner: Any) -> None:
         self.inner = inner
         self._forwards = type(inner).__name__ != "PassThroughProfiler"
@@ -189,3 +193,7 @@ class PhaseTimer:
             self.own_slots.add(slot)
         kind = context_kind(name, meaning, on_device=self.device is not None)
         return self._actions.setdefault(name, kind(self, slot))
+
+
+def _itself(profiler: Any) -> Any:
+    return profiler

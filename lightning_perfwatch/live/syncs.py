@@ -6,36 +6,22 @@ Owns whose frame is to blame. Is active in audited steps only; knows no rule.
 from __future__ import annotations
 
 import linecache
-import os
 import sys
-import sysconfig
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from site import getsitepackages, getusersitepackages
 from time import perf_counter_ns
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 
-from lightning_perfwatch.live.waits import WAITING_CALLS, spoken, waits
+from lightning_perfwatch.live.owners import Stack, find_owner, kind_of_code, stack_of
+from lightning_perfwatch.live.waits import FACTORIES, WAITING_CALLS, spoken, waits
 from lightning_perfwatch.measurements import SyncSite, SyncSites
 
 _PROFILED_CALLS = WAITING_CALLS - {"__bool__", "__int__", "__float__", "__index__", "__complex__"}
-_STANDARD_LIBRARY = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
-_INSTALLED = tuple(
-    {
-        sysconfig.get_path("purelib"),
-        sysconfig.get_path("platlib"),
-        getusersitepackages(),
-        *getsitepackages(),
-        str(Path(torch.__file__).parents[1]),  # wherever it was found
-    }
-)
-_PACKAGE = str(Path(__file__).parents[1])
-_LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "torchmetrics", "lightning_utilities")
 
 
 class _Site(NamedTuple):
@@ -58,9 +44,9 @@ class _Seen:
 class SyncAudit:
     """Watches the steps between ``begin_step`` and ``end_step`` of the thread that calls them.
 
-    Where nothing has been compiled in this process, a function mode sees every call. A function mode makes
+    Where ``torch.compile`` is not used in this process, a function mode sees every call. A function mode makes
     ``torch.compile`` compile its regions once more, and a dispatch mode makes it run them uncompiled, which changes
-    the results; so where something has been compiled the interpreter's profile hook watches instead, which sees
+    the results; so where it is used the interpreter's profile hook watches instead, which sees
     method calls such as ``.item()`` and ``print(tensor)`` but not ``float(tensor)`` or ``if tensor:``.
     """
 
@@ -69,29 +55,35 @@ class SyncAudit:
         self._num_steps = 0
         self._complete = True
         self._mode: _Watch | None = None
-        self._hooked = False
+        self._hook: Callable[[FrameType, str, Any], None] | None = None
+        self._events: list[tuple[str, str, Stack]] = []
 
     def begin_step(self) -> None:
         """Watch from here."""
-        if self._mode is not None or self._hooked:
+        if self._mode is not None or self._hook is not None:
             return
-        if not has_compiled():
+        if not may_compile():
             self._mode = _Watch(self._record)
             self._mode.__enter__()  # type: ignore[no-untyped-call]
         elif sys.getprofile() is None:
             self._complete = False
-            self._hooked = True
-            sys.setprofile(self._on_profile_event)
+            self._hook = _make_hook(self._events)
+            sys.setprofile(self._hook)
 
     def end_step(self) -> None:
         """Watch no longer; safe to call at any time."""
         if self._mode is not None:
-            self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            _remove_mode(self._mode)
             self._mode = None
             self._num_steps += 1
-        elif self._hooked:
-            sys.setprofile(None)
-            self._hooked = False
+        elif self._hook is not None:
+            if sys.getprofile() is self._hook:  # else the user has set one of their own meanwhile
+                sys.setprofile(None)
+            self._hook = None
+            for call, device_type, stack in self._events:
+                if not _is_nested(stack):
+                    self._record(call, device_type, stack, 0)
+            self._events.clear()
             self._num_steps += 1
 
     def sites(self) -> SyncSites | None:
@@ -117,15 +109,16 @@ class SyncAudit:
             self._num_steps, tuple(sorted(sites, key=lambda site: -site.s_per_step)), complete=self._complete
         )
 
-    def _record(self, call: str, tensor: torch.Tensor | None, frame: FrameType | None, spent_ns: int) -> None:
-        owner, blamed = find_owner(frame)
+    def _record(self, call: str, device_type: str, stack: Stack, spent_ns: int) -> None:
+        owner, blamed = find_owner(stack)
+        code, line = blamed or (None, None)
         site = _Site(
             call=spoken(call),
             owner=owner,
-            device_type="unknown" if tensor is None else tensor.device.type,
-            file=None if blamed is None else blamed.f_code.co_filename,
-            line=None if blamed is None else blamed.f_lineno,
-            function=None if blamed is None else blamed.f_code.co_name,
+            device_type=device_type,
+            file=None if code is None else code.co_filename,
+            line=line,
+            function=None if code is None else code.co_name,
         )
         seen = self._seen.setdefault(site, _Seen())
         seen.count += 1
@@ -134,41 +127,93 @@ class SyncAudit:
             seen.last_step = self._num_steps
             seen.num_steps += 1
 
-    def _on_profile_event(self, frame: FrameType, event: str, arg: Any) -> None:
+
+def _make_hook(events: list[tuple[str, str, Stack]]) -> Callable[[FrameType, str, Any], None]:
+    """A profile function that notes waiting calls in ``events``.
+
+    It runs inside of compiled regions too, where torch.compile would compile every Python function that it calls: so
+    it calls none, and its own code is marked to be left alone.
+    """
+    names, printed, tensor_type, skipped = _PROFILED_CALLS, _PRINTED, torch.Tensor, None
+
+    def hook(frame: FrameType, event: str, arg: Any) -> None:
         if event == "c_call":
-            if getattr(arg, "__name__", None) in _PROFILED_CALLS:
-                owner = getattr(arg, "__self__", None)
-                if isinstance(owner, torch.Tensor) and not _is_nested(frame):
-                    self._record(arg.__name__, owner, frame, 0)
-        elif event == "call" and frame.f_code in _PRINTED:
-            owner = frame.f_locals.get("self")
-            if isinstance(owner, torch.Tensor) and not _is_nested(frame.f_back):
-                self._record("__format__", owner, frame.f_back, 0)
+            tensor = getattr(arg, "__self__", skipped)
+            call = arg.__name__
+            if not isinstance(tensor, tensor_type) or call not in names:
+                return
+            inner: FrameType | None = frame
+        elif event == "call" and frame.f_code in printed:
+            tensor = frame.f_locals.get("self")
+            if not isinstance(tensor, tensor_type):
+                return
+            call = "__format__"
+            inner = frame.f_back
+        else:
+            return
+        stack = []
+        while inner is not None:
+            stack.append((inner.f_code, inner.f_lineno))
+            inner = inner.f_back
+        events.append((call, tensor.device.type, stack))
+
+    from torch._dynamo.decorators import skip  # loaded already wherever torch.compile is used
+
+    skip(hook)
+    return hook
+
+
+def _remove_mode(mode: TorchFunctionMode) -> None:
+    """Take ``mode`` off the stack of modes, from under those that the user has entered since."""
+    stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    if any(other is mode for other in stack):
+        above = []
+        while (top := _pop_mode()) is not mode:  # type: ignore[no-untyped-call]
+            above.append(top)
+        for other in reversed(above):
+            _push_mode(other)  # type: ignore[no-untyped-call]
 
 
 class _Watch(TorchFunctionMode):
-    """Passes every torch call on and reports those that wait."""
+    """Passes every torch call on and reports those that wait.
 
-    def __init__(self, record: Callable[[str, torch.Tensor | None, FrameType | None, int], None]) -> None:
+    Tensors that are made in the step without a device, and what is made of them alone, stay on the host wherever the
+    model is: their calls wait for nothing.
+    """
+
+    def __init__(self, record: Callable[[str, str, Stack, int], None]) -> None:
         super().__init__()
         self._record = record
+        self._of_host: dict[int, weakref.ref[torch.Tensor]] = {}
 
     def __torch_function__(
-        self,
-        func: Any,
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if not waits(name, args, kwargs):
-            return func(*args, **kwargs)
-        tensor = next((arg for arg in args if isinstance(arg, torch.Tensor)), None)
+        tensors = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, torch.Tensor)]
+        waiting = waits(name, args, kwargs)
         start_ns = perf_counter_ns()
         result = func(*args, **kwargs)
-        self._record(name, tensor, sys._getframe(1), perf_counter_ns() - start_ns)
+        if waiting and not (tensors and self._are_of_host(tensors)):
+            device_type = tensors[0].device.type if tensors else "unknown"
+            self._record(name, device_type, stack_of(sys._getframe(1)), perf_counter_ns() - start_ns)
+        elif isinstance(result, torch.Tensor) and self._stays_on_host(name, tensors, kwargs):
+            self._of_host[id(result)] = weakref.ref(result)
         return result
+
+    def _stays_on_host(self, name: str, tensors: list[torch.Tensor], kwargs: dict[str, Any]) -> bool:
+        if tensors:
+            return self._are_of_host(tensors) and not _moves(name)
+        return name in FACTORIES and kwargs.get("device") is None
+
+    def _are_of_host(self, tensors: list[torch.Tensor]) -> bool:
+        known = (self._of_host.get(id(tensor)) for tensor in tensors)
+        return all(ref is not None and ref() is tensor for ref, tensor in zip(known, tensors, strict=True))
+
+
+def _moves(name: str) -> bool:
+    return name in ("to", "cuda", "xpu", "type", "type_as", "to_device")
 
 
 def has_compiled() -> bool:
@@ -177,67 +222,10 @@ def has_compiled() -> bool:
     return dynamo is not None and dynamo.counters["stats"]["unique_graphs"] > 0
 
 
-def find_owner(frame: FrameType | None) -> tuple[str, FrameType | None]:
-    """Whose call it is, and the innermost frame of the user's own code that led to it.
-
-    The owner is the first of these that the stack meets from inside out: the user, Lightning, an optimizer of torch
-    or another library; the rest of torch is passed through.
-    """
-    owner: str | None = None
-    while frame is not None:
-        kind = _kind_of_code(frame.f_code)
-        if kind == "user":
-            return owner or "user", frame
-        if kind == "perfwatch":
-            return "perfwatch", None
-        if owner is None and kind in ("lightning", "optimizer", "library"):
-            owner = kind
-        frame = frame.f_back
-    return owner or "torch", None
-
-
-_kinds: dict[str, str] = {}
-
-
-def _kind_of_code(code: CodeType) -> str:
-    file = code.co_filename  # the key, since equal code of two files is equal
-    kind = _kinds.get(file)
-    if kind is None:
-        kind = _kinds[file] = _kind_of_file(file)
-    return kind
-
-
-def _kind_of_file(file: str) -> str:
-    """``user``, ``perfwatch``, ``lightning``, ``optimizer``, ``torch``, ``library`` or ``python``."""
-    if _is_below(file, _PACKAGE):
-        return "perfwatch"
-    for root in _INSTALLED:
-        if _is_below(file, root):
-            return _kind_of_package(Path(file).relative_to(root).parts)
-    if file.startswith("<frozen") or any(_is_below(file, root) for root in _STANDARD_LIBRARY):
-        return "python"
-    return "user"
-
-
-def _is_below(file: str, directory: str) -> bool:
-    return file.startswith(directory + os.sep)
-
-
-def _kind_of_package(parts: tuple[str, ...]) -> str:
-    if parts[0] in _LIGHTNING:
-        return "lightning"
-    if parts[0] != "torch":
-        return "library"
-    return "optimizer" if parts[1] == "optim" else "torch"
-
-
-def _is_nested(frame: FrameType | None) -> bool:
-    """Whether a waiting call of torch itself is running already, such as ``item`` inside of ``__format__``."""
-    while frame is not None and _kind_of_code(frame.f_code) == "torch":
-        if frame.f_code in _PRINTED:
-            return True
-        frame = frame.f_back
-    return False
+def may_compile() -> bool:
+    """Whether ``torch.compile`` has been asked for in this process: what is not compiled yet may be soon."""
+    eval_frame = sys.modules.get("torch._dynamo.eval_frame")
+    return has_compiled() or (eval_frame is not None and len(eval_frame.cached_backends) > 0)
 
 
 _PRINTED = frozenset((torch.Tensor.__format__.__code__, torch.Tensor.__repr__.__code__))
@@ -247,3 +235,13 @@ def _source_line(file: str | None, line: int | None) -> str | None:
     if file is None or line is None:
         return None
     return linecache.getline(file, line).strip() or None
+
+
+def _is_nested(stack: Stack) -> bool:
+    """Whether a waiting call of torch itself is running already, such as ``item`` inside of ``__format__``."""
+    for code, _ in stack:
+        if kind_of_code(code) != "torch":
+            return False
+        if code in _PRINTED:
+            return True
+    return False

@@ -25,6 +25,15 @@ only with one argument, ``repeat_interleave`` only without ``output_size``; thes
 """
 
 
+FACTORIES = frozenset(
+    (
+        "arange", "as_tensor", "bernoulli", "empty", "eye", "from_numpy", "full", "linspace", "logspace", "multinomial",
+        "normal", "ones", "rand", "randint", "randn", "randperm", "tensor", "zeros",
+    )
+)  # fmt: skip
+"""Functions of torch that make a tensor on the host unless they are given a device."""
+
+
 def waits(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether the torch function or method ``name`` called like this needs the device to be done."""
     return name in WAITING_CALLS or (name in CONDITIONAL and CONDITIONAL[name](args, kwargs))

@@ -15,7 +15,7 @@ import torch
 from lightning.fabric.utilities.apply_func import convert_tensors_to_scalars
 
 import lightning_perfwatch
-from lightning_perfwatch.live.syncs import find_owner
+from lightning_perfwatch.live.owners import find_owner
 from tests.live.test_syncs import ONE, audited, only_site
 
 pytestmark = pytest.mark.usefixtures("nothing_compiled")
@@ -105,7 +105,7 @@ def test_the_innermost_library_is_the_owner() -> None:
 
 
 def test_a_stack_without_the_users_code_has_no_place() -> None:
-    assert find_owner(None) == ("torch", None)
+    assert find_owner([]) == ("torch", None)
 
 
 def test_perfwatchs_own_calls_are_its_own() -> None:
