@@ -9,6 +9,7 @@ import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
+from traceback import format_exception_only
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lightning.pytorch.callbacks import Callback
@@ -31,13 +32,16 @@ Hook = TypeVar("Hook", bound=Callable[..., None])
 
 
 def _guarded(hook: Hook) -> Hook:
-    """Keep what goes wrong in PerfWatch out of the training: say it once and switch PerfWatch off."""
+    """Keep what goes wrong in PerfWatch out of the training: say it once and switch PerfWatch off.
+
+    Hooks of another Trainer (a fit inside of a fit) or from another thread are not for the running session.
+    """
 
     @functools.wraps(hook)
-    def guarded(self: PerfWatch, *args: Any, **kwargs: Any) -> None:
+    def guarded(self: PerfWatch, trainer: Any, *args: Any, **kwargs: Any) -> None:
         try:
-            if self._session is None or self._session.is_on_its_thread():
-                hook(self, *args, **kwargs)
+            if self._session is None or self._session.is_for(trainer):
+                hook(self, trainer, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the one boundary: training goes on, whatever failed here
             self._switch_off(error)
 
@@ -136,7 +140,7 @@ class PerfWatch(Callback):
     @_guarded
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Training is over; the ranks exchange what they measured, and every one of them has to take part."""
-        self._stop()
+        self._stop(trainer)
         if not trainer.fast_dev_run:
             parts = gather(RankPart() if self._session is None else self._session.part, trainer.world_size)
             if self._session is not None:
@@ -152,17 +156,17 @@ class PerfWatch(Callback):
     @_guarded
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """The fit broke off, and no other hook will be called: keep what was measured and report soon."""
-        self._stop(f"the run ended with {type(exception).__name__}")
+        self._stop(trainer, f"the run ended with {type(exception).__name__}")
         self._conclude(_PATIENCE_AFTER_EXCEPTION_S)
 
     @_guarded
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Nothing may outlive the fit, whatever hooks were left out."""
-        self._stop()
+        self._stop(trainer)
         self._session = None
 
     @_guarded
-    def _stop(self, reason: str | None = None) -> None:
+    def _stop(self, trainer: Any, reason: str | None = None) -> None:
         if self._session is not None:
             self._session.stop(reason)
         self._live = None
@@ -178,7 +182,7 @@ class PerfWatch(Callback):
         log.exception("PerfWatch failed and measures no more; the training is not affected. Please report this.")
         live, self._live = self._live, None
         if live is not None:
-            live.abandon(f"PerfWatch failed with {type(error).__name__}: {error}")
+            live.abandon(f"PerfWatch failed: {''.join(format_exception_only(error)).strip()}")
 
 
 _PATIENCE_AFTER_EXCEPTION_S = 15.0

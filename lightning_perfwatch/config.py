@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,12 @@ class PerfWatchConfig:
         return rank == 0 if self.ranks == "rank0" else rank in self.ranks
 
     def child_arguments(self) -> list[str] | None:
-        """Arguments of ``perfwatch analyze`` for these rules; None if one of them exists in this process only."""
+        """Arguments of ``perfwatch analyze`` for these rules; None if only this process can ask them.
+
+        That is so for a rule that was made outside of this package, and for no rule at all.
+        """
+        if self.rules is not None and not self.rules:
+            return None
         arguments = [word for rule_id in self.ignore for word in ("--ignore", rule_id)]
         for rule in self.rules or ():
             if all_rules().get(rule.id()) is not type(rule):
@@ -148,10 +153,10 @@ def _plain_mapping(source: Any) -> dict[str, Any]:
             elif name in chosen:
                 raise ValueError(f"PerfWatch setting {name!r} must be a mapping, got {chosen[name]!r}.")
         typed = OmegaConf.to_container(OmegaConf.merge(PerfWatchConfig.schema(), chosen))
-    except OmegaConfBaseException as error:
+    except (OmegaConfBaseException, RecursionError) as error:
         key = getattr(error, "full_key", None)
         place = f"setting {key!r}" if key else "settings"
-        raise ValueError(f"PerfWatch {place} can't be read: {str(error).splitlines()[0]}") from error
+        raise ValueError(f"PerfWatch {place} can't be read: {(str(error) or 'it is empty').splitlines()[0]}") from error
     assert isinstance(typed, dict)
     return {**{str(key): value for key, value in typed.items()}, **objects}
 
@@ -163,11 +168,12 @@ _NOT_GIVEN = object()
 def _read_yaml(path: Path) -> Any:
     import yaml
     from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
 
     try:
         return OmegaConf.load(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"PerfWatch settings can't be read from {path}: {error}.") from error
+    except (OSError, UnicodeDecodeError, RecursionError, OmegaConfBaseException) as error:
+        raise ValueError(f"PerfWatch settings can't be read from {path}: {' '.join(str(error).split())}.") from error
     except yaml.YAMLError as error:
         raise ValueError(f"PerfWatch settings in {path} are no YAML: {' '.join(str(error).split())}.") from error
 
@@ -214,16 +220,20 @@ def _ranks(value: Any) -> str | tuple[int, ...]:
 def _directory(value: Any) -> Path | None:
     if value is None:
         return None
-    if isinstance(value, (str, PathLike)) and str(value):
-        # kept as written: Path("s3://bucket/x") would lose a slash, and the error has to name what the user wrote
-        return value if "://" in str(value) else Path(value)  # type: ignore[return-value]
-    raise ValueError(f"dir must be a path or None, got {value!r}.")
+    text = fspath(value) if isinstance(value, (str, PathLike)) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise ValueError(f"dir must be a path or None, got {value!r}.")
+    # kept as written: Path("s3://bucket/x") would lose a slash, and the error has to name what the user wrote
+    return value if "://" in text else Path(text)
 
 
 def _rules(value: Any) -> tuple[Rule, ...] | None:
     if value is None:
         return None
     if isinstance(value, Mapping):
+        for rule_id, thresholds in value.items():
+            if not isinstance(thresholds, Mapping | None):
+                raise ValueError(f"rules.{rule_id} must be a mapping of thresholds, got {thresholds!r}.")
         return build_rules({str(rule_id): dict(thresholds or {}) for rule_id, thresholds in value.items()})
     if isinstance(value, Sequence) and not isinstance(value, str):
         return tuple(_rule(item) for item in value)

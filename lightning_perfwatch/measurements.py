@@ -79,6 +79,10 @@ class StepTimes:
     host_s: Seconds
     device_s: Seconds | None = None
 
+    def __post_init__(self) -> None:
+        if self.device_s is not None and self.device_s.shape != self.host_s.shape:
+            raise ValueError(f"device_s has the shape {self.device_s.shape} and host_s {self.host_s.shape}")
+
     @property
     def num_steps(self) -> int:
         """Number of steady steps."""

@@ -58,13 +58,17 @@ class Session:
         if place.reason is not None:
             self._fit.note(f"no trace and no report are written: {place.reason}")
 
-    def is_on_its_thread(self) -> bool:
-        """Whether this is the thread that trains; stopped on another one, a profiler loses its events and runs on."""
-        if threading.get_ident() == self._thread:
+    def is_for(self, trainer: Any) -> bool:
+        """Whether this is the Trainer and the thread of the session.
+
+        A fit inside of this one has its own steps, and a profiler that is stopped on another thread loses its events
+        and runs on.
+        """
+        if trainer is self._trainer and threading.get_ident() == self._thread:
             return True
         if not self._complained:
             self._complained = True
-            log.warning("PerfWatch ignores hooks that are called from another thread than the one that trains.")
+            log.warning("PerfWatch watches one fit at a time: it ignores hooks of another Trainer or another thread.")
         return False
 
     def step_started(self) -> None:
@@ -97,11 +101,12 @@ class Session:
 
     def show(self, report: Report) -> None:
         """Hand ``report`` to the loggers and to the terminal, on the first rank."""
+        if not self._quiet and sys.stdout is not None:
+            with suppress(OSError, ValueError):  # closed, or a pipe whose reader has gone
+                terminal.show(report, sys.stdout)
         if self._sink is not None:
             self._sink.text(report, self._trainer.global_step)
             self._sink.close()
-        if not self._quiet:
-            terminal.show(report, sys.stdout)
 
     def abandon(self, reason: str) -> None:
         """After a failure of PerfWatch itself: leave nothing running; :meth:`conclude` reports what there is."""
@@ -127,9 +132,12 @@ class Session:
             self._say("PerfWatch reads the trace; the report follows.")
 
     def _say(self, line: str) -> None:
-        """One line that leaves a progress bar whole."""
-        bar = self._trainer.progress_bar_callback
-        if bar is not None and bar.is_enabled:
-            bar.print(line)
-        else:
-            sys.stdout.write(line + "\n")
+        """One line that leaves a progress bar whole; nothing where nothing can be shown."""
+        try:
+            bar = self._trainer.progress_bar_callback
+            if bar is not None and bar.is_enabled:
+                bar.print(line)
+            elif sys.stdout is not None:
+                sys.stdout.write(line + "\n")
+        except Exception as error:  # noqa: BLE001 - a user's progress bar may fail in any way
+            log.debug("PerfWatch can't show its line: %s", type(error).__name__)

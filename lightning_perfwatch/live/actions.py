@@ -15,6 +15,7 @@ from lightning_perfwatch.measurements import PHASES
 class Part(Enum):
     """Where the time of an action belongs: the step's phases first, then what is no part of a steady step.
 
+    ENCLOSING is the part of whatever the action lies in: the user may announce actions to the profiler as well.
     CAPTURE is the start and stop of PerfWatch's own profiler, EDGE its wait for the device at an interval's edge.
     """
 
@@ -28,6 +29,7 @@ class Part(Enum):
     VALIDATION = "validation"
     CHECKPOINT = "checkpoint"
     EPOCH_START = "epoch_start"
+    ENCLOSING = "enclosing"
     CAPTURE = "capture"
     EDGE = "edge"
 
@@ -54,6 +56,13 @@ _TRANSFER = frozenset(
     ("batch_to_device", "transfer_batch_to_device", "on_before_batch_transfer", "on_after_batch_transfer")
 )
 _OPTIMIZER = frozenset(("optimizer_step", "optimizer_zero_grad", "configure_gradient_clipping", "lr_scheduler_step"))
+_BARE = {
+    RUN_EPOCH: Part.OTHER,
+    "run_training_batch": Part.OTHER,
+    "optimizer_step": Part.OPTIMIZER,
+    "save_checkpoint": Part.CHECKPOINT,
+}
+"""Lightning's names without an owner."""
 _EPOCH = frozenset(("on_train_epoch_start", "on_train_epoch_end"))
 _VALIDATION_PREFIXES = ("on_validation_", "validation_", "on_val_", "val_")
 
@@ -61,16 +70,16 @@ _VALIDATION_PREFIXES = ("on_validation_", "validation_", "on_val_", "val_")
 def meaning(action: str, checkpoint_keys: Collection[str] = ()) -> Meaning:
     """What the time between start and stop of ``action`` is spent on.
 
-    ``checkpoint_keys`` are the state keys of the callbacks that write checkpoints. Names that Lightning may add
-    later are hooks if they look like ``[Owner]Name.hook`` and belong to the loop (``other``) if not.
+    ``checkpoint_keys`` are the state keys of the callbacks that write checkpoints. Unknown names are hooks if they
+    look like ``[Owner]Name.hook``; else they are the user's own and belong to what they lie in.
     """
+    if not action.startswith("["):
+        return Meaning(_BARE.get(action, Part.ENCLOSING))
     owner, _, hook = action.rpartition(".")  # a callback's state key may hold dots and any other character
+    kind, _, name = owner[1:].partition("]")
     if hook == FETCH:
         return Meaning(Part.DATA_WAIT)
-    if action == "save_checkpoint" or hook == "on_save_checkpoint":
-        return Meaning(Part.CHECKPOINT)
-    kind, _, name = owner[1:].partition("]") if owner.startswith("[") else ("", "", "")
-    if kind == "Callback" and name in checkpoint_keys:
+    if hook == "on_save_checkpoint" or (kind == "Callback" and name in checkpoint_keys):
         return Meaning(Part.CHECKPOINT)
     if hook.startswith(_VALIDATION_PREFIXES):
         return Meaning(Part.VALIDATION)
@@ -83,7 +92,7 @@ def meaning(action: str, checkpoint_keys: Collection[str] = ()) -> Meaning:
     if hook == "backward":
         return Meaning(Part.BACKWARD)
     if not kind:
-        return Meaning(Part.OTHER)
+        return Meaning(Part.ENCLOSING)
     part = Part.EPOCH_START if hook in _EPOCH else Part.CALLBACKS
     return Meaning(part, _readable(kind, name), hook)
 

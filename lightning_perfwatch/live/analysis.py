@@ -39,6 +39,7 @@ class Analysis:
         if not sys.executable:
             raise AnalysisError("this interpreter has no executable to start")
         self._directory = directory
+        self._older = _stamp(directory)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
         command = [
             sys.executable,
@@ -84,6 +85,8 @@ class Analysis:
             self.end()
         if status != 0:
             raise AnalysisError(f"it ended with status {status}{last_words}")
+        if _stamp(self._directory) == self._older:
+            raise AnalysisError("it left no report")
         try:
             return self._directory.read_report()
         except (OSError, ValueError) as error:
@@ -110,3 +113,12 @@ class Analysis:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return f" ({lines[-1][:300]})" if lines else ""
+
+
+def _stamp(directory: RunDirectory) -> tuple[int, int] | None:
+    """What changes when a report is written anew; None without one."""
+    try:
+        status = directory.report_file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns

@@ -118,7 +118,7 @@ def _of_mapping(parts: dict[str, Any], depth: int) -> Amounts:
 
 def _of_sequence(batch: list[Any] | tuple[Any, ...], depth: int) -> Amounts:
     first = batch[:_MOST_ELEMENTS]
-    tensors = [part for part in batch if isinstance(part, torch.Tensor)]
+    tensors = [part for part in first if isinstance(part, torch.Tensor)]
     if not tensors:
         if all(isinstance(part, (str, bytes, int, float)) for part in first):
             return Amounts(len(batch) or None, None)
@@ -127,7 +127,7 @@ def _of_sequence(batch: list[Any] | tuple[Any, ...], depth: int) -> Amounts:
     sized = [tensor for tensor in tensors if tensor.dim()]
     if not sized:
         return Amounts(None, None)
-    is_list_of_samples = len(sized) == len(batch) and len({tensor.dim() for tensor in sized}) == 1
+    is_list_of_samples = len(sized) == len(first) and len({tensor.dim() for tensor in sized}) == 1
     if is_list_of_samples and len({tensor.shape[0] for tensor in sized}) > 1:
         return Amounts(len(batch), None)
     return Amounts(_first_length(sized[0]), _tokens_of(sized))

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import torch
 from torch.profiler import ProfilerActivity
 from torch.profiler.profiler import _KinetoProfile  # torch documents it as the low-level profiler
 
-from lightning_perfwatch.live.rivals import profiler_on_thread
+from lightning_perfwatch.live.rivals import StartListener, profiler_on_thread
 from lightning_perfwatch.live.trace_options import TraceOptions
 from lightning_perfwatch.measurements import Window
 
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 STEP_PREFIX = "ProfilerStep#"
 ABORTED_PREFIX = "AbortedStep #"  # of the same length: it is written over the other in the finished file
 _SILENT = "99"  # Kineto's levels end at 5; 3 is louder than the default, anything above the last is silent
-_FAILURES = (OSError, RuntimeError, ValueError)  # what torch raises where a trace can't be started, stopped, written
+_FAILURES = (OSError, RuntimeError, ValueError, AssertionError)  # what torch raises where a trace fails
 
 
 class CaptureError(RuntimeError):
@@ -71,7 +72,9 @@ class Capture:
         self._planned = range(0)
         self._num_done = 0
         self._mb_per_step: float | None = None
+        self._starts = StartListener(self._give_way)
         self.is_recording = False
+        self.gave_way = False
 
     @property
     def is_on(self) -> bool:
@@ -154,11 +157,11 @@ class Capture:
         if not self.is_recording:
             self.discard()
             return Window(planned.start, 0, len(planned), partial=True, reason=reason)
-        num_steps, first_step = self._num_done, self._planned.start
+        num_steps = self._num_done
         aborted = None if self._annotation is None else self._planned[self._num_done]
         self._annotation = None
         window = Window(
-            first_step,
+            self._planned.start,
             num_steps,
             len(planned),
             partial=num_steps < len(planned),
@@ -169,10 +172,10 @@ class Capture:
         try:
             profiler = self._end()
         except CaptureError as error:
-            return _failed(window, str(error))
+            return replace(window, partial=True, reason=str(error))
         stop_s = time.perf_counter() - start_s
         if num_steps == 0:
-            return _failed(window, reason or "the run ended before a step was recorded")
+            return replace(window, partial=True, reason=reason or "the run ended before a step was recorded")
         path = self._directory / f"{self._worker}.{time.time_ns()}.pt.trace.json"
         try:
             _export(profiler, path)
@@ -181,18 +184,13 @@ class Capture:
         except _FAILURES as error:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
-            return _failed(window, f"the trace could not be written: {error}")
-        return Window(
-            first_step=first_step,
-            num_steps=num_steps,
-            planned_steps=len(planned),
+            return replace(window, partial=True, reason=f"the trace could not be written: {error}")
+        return replace(
+            window,
             trace=path.name,
-            partial=window.partial,
-            reason=reason,
             stop_s=stop_s,
             export_s=time.perf_counter() - start_s - stop_s,
             size_mb=path.stat().st_size / 1e6,
-            rank=self._rank,
         )
 
     def discard(self) -> None:
@@ -211,41 +209,50 @@ class Capture:
         try:
             if profiler_on_thread() is not None:
                 raise CaptureError("another profiler runs on this thread")
-            profiler = _KinetoProfile(
+            self._thread = threading.get_ident()
+            self._profiler = _KinetoProfile(  # kept before it starts: Ctrl-C may come at any moment
                 activities=activities,
                 record_shapes=self._options.record_shapes,
                 profile_memory=self._options.profile_memory,
                 with_stack=self._options.with_stack,
             )
-            profiler.prepare_trace()
-            profiler.start_trace()
+            self._profiler.prepare_trace()
+            self._profiler.start_trace()
         except _FAILURES as error:
+            self._profiler = None
             raise CaptureError(f"the profiler could not be started: {error}") from error
-        self._profiler = profiler
-        self._thread = threading.get_ident()
+        self._starts.listen()
 
     def _end(self) -> Any:
         """The stopped profiler, which is this capture's no longer."""
-        profiler, self._profiler, self.is_recording = self._profiler, None, False
+        self.is_recording = False
+        profiler = self._profiler
+        if self.gave_way:
+            raise CaptureError("another profiler was started while the window was open")
         if threading.get_ident() != self._thread:
-            self._profiler = profiler
             raise CaptureError("it can only be stopped on the thread that started it")
+        self._starts.ignore()
         try:
             profiler.stop_trace()
         except _FAILURES as error:
+            self._profiler = None
             raise CaptureError(f"the profiler could not be stopped: {error}") from error
+        self._profiler = None
         return profiler
 
+    def _give_way(self) -> None:
+        """The user's code starts a profiler: it gets the process to itself, and this recording is lost.
 
-def _failed(window: Window, reason: str) -> Window:
-    return Window(
-        window.first_step,
-        window.num_steps,
-        window.planned_steps,
-        partial=True,
-        reason=reason,
-        rank=window.rank,
-    )
+        Kineto would cancel this one silently, and whoever exports a cancelled recording crashes the process.
+        """
+        self._annotation = None
+        if threading.get_ident() == self._thread:
+            with suppress(CaptureError):
+                self._end()
+        self._starts.ignore()
+        self._profiler = None
+        self.is_recording = False
+        self.gave_way = True
 
 
 def _export(profiler: Any, path: Path) -> None:

@@ -93,10 +93,13 @@ class _Fetch(_Marked):
         timer.leave_validation()
         now_ns = timer.flush()
         if timer.iterator_since_ns is not None:
+            timer.num_epochs += 1
             timer.epoch_starts_ns.append((now_ns - timer.iterator_since_ns, 0))
         if timer.current in (timer.between_epochs, timer.logging):  # else a training step fetches its own batch
             timer.current = timer.loop
         super().__enter__()
+        if timer.iterator_since_ns is not None and timer.workers_start:
+            timer.current = timer.between_epochs
         if timer.fetch_observer is not None:
             timer.fetch_observer.fetch_begins()
 
@@ -120,6 +123,16 @@ class _Epoch(ActionContext):
         super().__enter__()
         self.timer.current = self.timer.between_epochs
         self.timer.iterator_since_ns = self.timer.last_ns
+
+
+class _Transparent(ActionContext):
+    """An action that changes nothing: its time belongs to what it lies in."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self.timer.current = self.timer.stack[-1]
 
 
 class _AfterTraining(ActionContext):
@@ -194,6 +207,8 @@ def context_kind(name: str, meaning: Meaning, *, on_device: bool) -> type[Action
         special = _Epoch
     elif meaning.part is Part.DATA_WAIT:
         special = _Fetch
+    elif meaning.part is Part.ENCLOSING:
+        special = _Transparent
     elif meaning.part is Part.VALIDATION:
         special = _Validation
     elif hook in ("on_train_epoch_end", "on_train_end"):

@@ -68,7 +68,15 @@ class FitWatch:
         self._device = Device(trainer.strategy.root_device)
         make_event = self._device.event_maker()
         marks = None if make_event is None else DeviceMarks(make_event)
-        self._timer = PhaseTimer(trainer.profiler, own.state_key, _checkpoint_keys(trainer.callbacks), marks)
+        self._loader = find_loader(trainer.train_dataloader)
+        loader = describe_loader(self._loader)
+        self._timer = PhaseTimer(
+            trainer.profiler,
+            own.state_key,
+            _checkpoint_keys(trainer.callbacks),
+            marks,
+            workers_start=loader is not None and bool(loader.num_workers),
+        )
         self._steps = StepLog(on_device=marks is not None)
         self._counter = BatchCounter(tokens)
         self._throughput = Throughput()
@@ -76,7 +84,6 @@ class FitWatch:
         self._step = 0
         self._epochs_seen = 0
         self._first_global_step = trainer.global_step
-        self._loader = find_loader(trainer.train_dataloader)
         self._windows = Windows(
             schedule,
             self._timer,
@@ -197,7 +204,7 @@ class FitWatch:
             loader=describe_loader(self._loader),
             load_probe=self._windows.load_probe,
             syncs=self._windows.syncs,
-            epoch_starts=epoch_starts(self._timer.epoch_starts_ns),
+            epoch_starts=epoch_starts(self._timer.epoch_starts_ns, self._timer.num_epochs),
             counted=self._counted(),
             windows=(*self._windows.done, *others),
             overhead=Overhead(hooks_s=own_s, num_steps=num_steps, capture_s=wall_s["capture"]),
@@ -224,7 +231,7 @@ class FitWatch:
 
     def _kind(self) -> Kind:
         """How well the step that has just ended stands for the run."""
-        epochs = len(self._timer.epoch_starts_ns)
+        epochs = self._timer.num_epochs
         begins_epoch, self._epochs_seen = epochs != self._epochs_seen, epochs
         if self._step > 0 and self._schedule.action(self._step) is not Action.IDLE:
             return Kind.DISTURBED

@@ -5,6 +5,7 @@ Owns the listener and exclusive times. Reads clocks; knows no schedule, no rule 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
 from time import perf_counter_ns
@@ -17,6 +18,8 @@ from lightning_perfwatch.live.contexts import PHASE_OF, ActionContext, Forwarded
 from lightning_perfwatch.measurements import PHASES
 
 LOGGING = "Lightning's logging"
+MOST_EPOCHS = 1024
+"""How many starts of epochs are kept, the newest ones."""
 
 
 class FetchObserver(Protocol):
@@ -50,6 +53,7 @@ class PhaseTimer:
         own_key: state key of the PerfWatch callback, whose hooks are its own cost.
         checkpoint_keys: state keys of the callbacks that write checkpoints.
         device: marks on the device's clock, None where the device is not asynchronous.
+        workers_start: whether the first wait of an epoch is for workers to start, and so no wait of a steady step.
     """
 
     def __init__(
@@ -58,15 +62,19 @@ class PhaseTimer:
         own_key: str,
         checkpoint_keys: Collection[str] = (),
         device: DeviceMarks | None = None,
+        *,
+        workers_start: bool = False,
     ) -> None:
         self.device = device
+        self.workers_start = workers_start
         self._put_before(inner)
         self.fetch_observer: FetchObserver | None = None
         self.meanings: list[Meaning] = []
         self._phase_of: list[int | None] = []  # by slot; an enum as a key would cost more than all the rest
         self._has_validated = False
         self.own_slots: set[int] = set()
-        self.epoch_starts_ns: list[tuple[int, int]] = []
+        self.epoch_starts_ns: deque[tuple[int, int]] = deque(maxlen=MOST_EPOCHS)
+        self.num_epochs = 0
         self._own_prefix = f"[Callback]{own_key}."
         self._checkpoint_keys = frozenset(checkpoint_keys)
         self._actions: dict[str, ActionContext] = {}

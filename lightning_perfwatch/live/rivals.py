@@ -1,13 +1,15 @@
 """Finds out who else profiles a run, since two profilers at once lose each other's data.
 
-Only asks; starts and stops nothing.
+Asks and listens; starts and stops nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.autograd.profiler
 from torch.profiler.profiler import _KinetoProfile
 
 from lightning_perfwatch.live.phases import PhaseTimer
@@ -38,3 +40,39 @@ def another_profiler(trainer: Any, own: object) -> str | None:
 def profiler_on_thread() -> str | None:
     """Says that a torch profiler runs on this thread; None if none does."""
     return "a torch.profiler that is running already" if torch._C._autograd._profiler_enabled() else None
+
+
+_STARTERS = ("_prepare_profiler", "_enable_profiler")
+
+
+class StartListener:
+    """Calls ``on_start`` before any profiler starts in this process, for as long as it listens.
+
+    torch tells nobody that a profiler starts, so the two functions through which each of them does are replaced for
+    that time in the one module that calls them.
+    """
+
+    def __init__(self, on_start: Callable[[], None]) -> None:
+        self._on_start = on_start
+        self._originals: dict[str, Any] = {}
+
+    def listen(self) -> None:
+        """Begin to listen."""
+        for name in _STARTERS:
+            original = getattr(torch.autograd.profiler, name, None)
+            if original is not None and name not in self._originals:
+                self._originals[name] = original
+                setattr(torch.autograd.profiler, name, self._announced(original))
+
+    def ignore(self) -> None:
+        """Listen no longer; safe to call at any time."""
+        while self._originals:
+            name, original = self._originals.popitem()
+            setattr(torch.autograd.profiler, name, original)
+
+    def _announced(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def start(*args: Any, **kwargs: Any) -> Any:
+            self._on_start()
+            return original(*args, **kwargs)
+
+        return start

@@ -12,6 +12,7 @@ from functools import cached_property
 
 MOST_AUDITED_STEPS = 2
 LARGE_WINDOW_STEPS = 100
+MOST_STEPS = 10**9
 
 
 class Action(Enum):
@@ -52,6 +53,8 @@ class Schedule:
                     f"Schedule.{field.name} must be a whole number of steps, got {value!r} of type "
                     f"{type(value).__name__}."
                 )
+            if value > MOST_STEPS:
+                raise ValueError(f"Schedule.{field.name} must be at most {MOST_STEPS}, got {value}.")
             if value < least[field.name]:
                 raise ValueError(f"Schedule.{field.name} must be at least {least[field.name]}, got {value}.")
         if self.active > LARGE_WINDOW_STEPS:

@@ -5,6 +5,7 @@ Knows no clock and no Trainer: durations are arguments.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 import numpy as np
@@ -128,9 +129,11 @@ class StepLog:
         return {"training": self._training_ns / 1e9 + outside.pop(Part.EDGE.value), **outside}
 
 
-def epoch_starts(starts_ns: list[tuple[int, int]]) -> tuple[EpochStart, ...]:
-    """The starts that a :class:`PhaseTimer` saw, in seconds."""
+def epoch_starts(starts_ns: Iterable[tuple[int, int]], num_epochs: int) -> tuple[EpochStart, ...]:
+    """The newest starts that a :class:`PhaseTimer` saw, in seconds, of ``num_epochs`` in all."""
+    starts_ns = list(starts_ns)
+    first = num_epochs - len(starts_ns)
     return tuple(
-        EpochStart(epoch=index, iterator_s=iterator_ns / 1e9, first_wait_s=wait_ns / 1e9)
+        EpochStart(epoch=first + index, iterator_s=iterator_ns / 1e9, first_wait_s=wait_ns / 1e9)
         for index, (iterator_ns, wait_ns) in enumerate(starts_ns)
     )

@@ -5,8 +5,10 @@ Plain validated data; imports nothing of torch.
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import dataclass, fields
+
+_LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class TraceOptions:
 
     def __post_init__(self) -> None:
         most: object = self.max_trace_mb
-        if isinstance(most, bool) or not isinstance(most, (int, float)) or not (math.isfinite(most) and most > 0):
+        if isinstance(most, bool) or not isinstance(most, (int, float)) or not 0 < most <= _LARGEST:
             raise ValueError(f"TraceOptions.max_trace_mb must be a positive number of megabytes, got {most!r}.")
         for field in fields(self):
             value = getattr(self, field.name)

@@ -98,7 +98,9 @@ class Windows:
         if self._auditing:
             self._audit.end_step()
         closed = None
-        if self._capture is not None and self._capture.is_recording:
+        if self._capture is not None and self._capture.gave_way:
+            self.switch_off("tracing is off: another profiler was started in a step, and it has that step to itself")
+        elif self._capture is not None and self._capture.is_recording:
             self._capture.end_step()
             if self._capture.is_full:
                 closed = self._close(self._closing)

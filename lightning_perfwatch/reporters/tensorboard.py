@@ -5,14 +5,11 @@ Owns the tag and the writer's creation. torch's writer is imported only where on
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any, Protocol
 
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.reporters import markdown
-
-log = logging.getLogger(__name__)
 
 TEXT_TAG = "perfwatch/report"
 
@@ -29,12 +26,28 @@ def write_text(report: Report, writer: TextWriter, step: int) -> None:
     writer.add_text(TEXT_TAG, markdown.render(report), step)
 
 
-def open_writer(directory: Path) -> Any:
-    """A ``SummaryWriter`` for event files in ``directory``; None if TensorBoard can't be imported or written."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
+class EventFiles:
+    """Event files in ``directory``, with what LoggerSink asks of a logger; torch's writer is opened when first used."""
 
-        return SummaryWriter(log_dir=str(directory))
-    except (ImportError, OSError) as error:
-        log.warning("PerfWatch writes nothing for TensorBoard: %s.", error)
-        return None
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._writer: Any = None
+
+    @property
+    def experiment(self) -> Any:
+        """The writer. Raises whatever TensorBoard raises where it can't be imported or can't write."""
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(log_dir=str(self._directory))
+        return self._writer
+
+    def log_metrics(self, metrics: dict[str, float], step: int) -> None:
+        """One row of scalars."""
+        for key, value in metrics.items():
+            self.experiment.add_scalar(key, value, step)
+
+    def close(self) -> None:
+        """Flush and close the files, if there are any."""
+        if self._writer is not None:
+            self._writer.close()

@@ -8,8 +8,8 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-import math
 import pkgutil
+import sys
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -18,6 +18,9 @@ from functools import cache
 from lightning_perfwatch.rules.rule import Rule
 
 __all__ = ["Rule", "all_rules", "build_rules", "rule_class", "unknown_name"]
+
+
+_LARGEST = sys.float_info.max
 
 
 @cache
@@ -66,7 +69,7 @@ def _threshold(kind: type[Rule], name: str, value: object) -> int | float:
     full_name = f"{kind.id()}.{name}"
     if wanted not in (int, float):
         raise ValueError(f"{full_name} is no number and can't be set, got {value!r}.")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
         raise ValueError(f"{full_name} must be a number, got {value!r}.")
     if wanted is int and not isinstance(value, int):
         raise ValueError(f"{full_name} must be a whole number, got {value!r}.")

@@ -195,11 +195,14 @@ def test_lightning_announces_a_training_by_exactly_these_names(
         (f"[Callback]{CHECKPOINT_KEY}.on_train_batch_end", Part.CHECKPOINT),
         ("run_training_batch", Part.OTHER),
         ("run_training_epoch", Part.OTHER),
-        ("a name of the user's own", Part.OTHER),
-        ("", Part.OTHER),
-        ("[", Part.OTHER),
-        ("[no end", Part.OTHER),
-        ("my.forward", Part.OTHER),
+        ("a name of the user's own", Part.ENCLOSING),
+        ("", Part.ENCLOSING),
+        ("[", Part.ENCLOSING),
+        ("[no end", Part.ENCLOSING),
+        ("my.forward", Part.ENCLOSING),
+        ("val_metrics", Part.ENCLOSING),
+        ("my.training_step", Part.ENCLOSING),
+        ("backward", Part.ENCLOSING),
     ],
 )
 def test_the_part_of_an_action_that_is_no_ones_hook(action: str, part: Part) -> None:
@@ -231,4 +234,4 @@ def test_every_phase_is_a_part_and_what_lies_outside_of_steps_is_no_phase() -> N
     assert [part.value for part in Part if part.phase is not None] == list(PHASES)
     assert [PHASES[part.phase] for part in Part if part.phase is not None] == list(PHASES)
     outside = {part for part in Part if part.phase is None}
-    assert outside == {Part.VALIDATION, Part.CHECKPOINT, Part.EPOCH_START, Part.CAPTURE, Part.EDGE}
+    assert outside == {Part.VALIDATION, Part.CHECKPOINT, Part.EPOCH_START, Part.ENCLOSING, Part.CAPTURE, Part.EDGE}

@@ -204,4 +204,4 @@ def test_the_start_of_an_epoch_ends_with_its_first_fetch(clock: HostClock) -> No
         assert outside_ms(parts)[Part.EPOCH_START] >= iterator_ms
         assert phases_ms(parts) == {"data_wait": wait_ms + 50.0, "forward": 1.0, "other": 1.0}
 
-    assert timer.epoch_starts_ns[1:] == [(300_000_000, 80_000_000), (20_000_000, 5_000_000)]
+    assert list(timer.epoch_starts_ns)[1:] == [(300_000_000, 80_000_000), (20_000_000, 5_000_000)]

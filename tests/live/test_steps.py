@@ -177,8 +177,8 @@ def test_the_wall_clock_counts_every_step_and_what_lies_between_them() -> None:
 
 
 def test_the_starts_of_epochs_are_numbered_and_in_seconds() -> None:
-    assert epoch_starts([]) == ()
-    assert epoch_starts([(2_000_000_000, 500_000_000), (0, 1)]) == (
-        EpochStart(epoch=0, iterator_s=2.0, first_wait_s=0.5),
-        EpochStart(epoch=1, iterator_s=0.0, first_wait_s=1e-9),
+    assert epoch_starts([], 0) == ()
+    assert epoch_starts([(2_000_000_000, 500_000_000), (0, 1)], 5) == (
+        EpochStart(epoch=3, iterator_s=2.0, first_wait_s=0.5),
+        EpochStart(epoch=4, iterator_s=0.0, first_wait_s=1e-9),
     )
