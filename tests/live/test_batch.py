@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 from collections import UserDict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -139,3 +140,67 @@ def test_a_choice_that_fails_is_warned_about_once_and_leaves_tokens_unknown(
 def test_a_key_on_a_batch_without_names_is_a_choice_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     assert BatchCounter("input_ids").count((ids(4, 16), ids(4, 16))) == Amounts(4, None)
     assert "has no attribute 'input_ids'" in caplog.text
+
+
+class Lazy(Mapping[str, torch.Tensor]):
+    """Makes its values when it is asked for them, as a lazy dataset does."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __getitem__(self, key: str) -> torch.Tensor:
+        self.asked += 1
+        return torch.rand(2, 8)
+
+    def __iter__(self) -> Iterator[str]:
+        self.asked += 1
+        return iter(("input_ids", "y"))
+
+    def __len__(self) -> int:
+        return 2
+
+
+class LazyDict(dict[str, torch.Tensor]):
+    def __getitem__(self, key: str) -> torch.Tensor:
+        raise AssertionError("asked")
+
+    def get(self, *_: Any) -> Any:
+        raise AssertionError("asked")
+
+    def values(self) -> Any:
+        raise AssertionError("asked")
+
+
+def test_a_batch_that_makes_its_values_on_demand_is_not_asked_for_them() -> None:
+    lazy = Lazy()
+    assert find_amounts(lazy) == Amounts(None, None)
+    assert lazy.asked == 0
+    assert find_amounts(LazyDict(input_ids=torch.zeros(4, 16))) == Amounts(4, 64)
+
+
+def test_batches_that_hold_themselves_or_are_very_deep_are_unknown() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    assert find_amounts(endless) == Amounts(None, None)
+    knot: dict[str, Any] = {}
+    knot["x"] = knot
+    assert find_amounts(knot) == Amounts(None, None)
+
+
+def test_of_a_long_list_only_the_beginning_is_looked_at() -> None:
+    class Seen(list[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            raise AssertionError("all of it")
+
+    assert find_amounts(Seen([{"x": torch.zeros(3)}] * 50_000)) == Amounts(3, None)
+    assert find_amounts(["text"] * 50_000) == Amounts(50_000, None)
+
+
+def test_a_batch_that_fails_when_it_is_looked_at_is_unknown() -> None:
+    class Broken(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            raise RuntimeError("do not touch")
+
+    broken = torch.zeros(2, 3).as_subclass(Broken)
+    assert BatchCounter().count(broken) == Amounts(None, None)
