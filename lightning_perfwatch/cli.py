@@ -100,11 +100,15 @@ def _analyze(arguments: argparse.Namespace) -> int:
 
     rules = _rules_from(arguments.rule)
     ignore = [rule_class(rule_id).id() for rule_id in arguments.ignore]
-    _write(_analysis(arguments.paths, rules, ignore, not arguments.background), arguments)
+    # A narrower look at a run is shown, and does not replace the report that the run left.
+    store = arguments.background or not (arguments.rule or arguments.ignore)
+    _write(_analysis(arguments.paths, rules, ignore, not arguments.background, store), arguments)
     return EXIT_OK
 
 
-def _analysis(paths: Sequence[Path], rules: Sequence[Rule], ignore: Sequence[str], shows_progress: bool) -> Report:
+def _analysis(
+    paths: Sequence[Path], rules: Sequence[Rule], ignore: Sequence[str], shows_progress: bool, store: bool
+) -> Report:
     """The report of a run directory, or of all the traces that ``paths`` stand for."""
     from lightning_perfwatch.bare_trace import analyze_trace
     from lightning_perfwatch.run_directory import RunDirectory
@@ -112,7 +116,7 @@ def _analysis(paths: Sequence[Path], rules: Sequence[Rule], ignore: Sequence[str
     directory = RunDirectory(paths[0])
     if len(paths) == 1 and directory.evidence_file.exists():
         with _progress(shows_progress, lambda: ([os.getpid()], paths, "")):
-            return _analysis_of_run(directory, rules, ignore)
+            return _analysis_of_run(directory, rules, ignore, store)
     files = paths if len(paths) == 1 and not paths[0].is_dir() else _traces_of(paths)
     if len(files) == 1:
         with _progress(shows_progress, lambda: ([os.getpid()], files, "")):
@@ -131,11 +135,12 @@ def _traces_of(paths: Sequence[Path]) -> Sequence[Path]:
     return trace_files(paths)
 
 
-def _analysis_of_run(directory: RunDirectory, rules: Sequence[Rule], ignore: Sequence[str]) -> Report:
-    report = directory.analyze(rules, ignore)
-    from lightning_perfwatch.reporters import render
+def _analysis_of_run(directory: RunDirectory, rules: Sequence[Rule], ignore: Sequence[str], store: bool) -> Report:
+    report = directory.analyze(rules, ignore, store=store)
+    if store:
+        from lightning_perfwatch.reporters import render
 
-    directory.write_page(render(report, "html"))
+        directory.write_page(render(report, "html"))
     return report
 
 

@@ -12,6 +12,8 @@ from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding
 from lightning_perfwatch.rules import Rule, all_rules
 
+_NOT_ASKED = "the settings leave it out"
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -24,14 +26,17 @@ class Diagnosis:
 def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None, ignore: Iterable[str] = ()) -> Diagnosis:
     """Ask ``rules`` (all of them with their default thresholds if None) about the evidence.
 
-    Rules whose id is in ``ignore`` are not asked. A rule that raises is reported as skipped with its error
-    and never hides the others.
+    Rules whose id is in ``ignore`` are not asked; they and those that ``rules`` leaves out count as skipped. A rule
+    that raises is reported as skipped with its error and never hides the others.
     """
     findings: list[Finding] = []
     skipped: dict[str, str] = {}
     ignored = frozenset(ignore)
-    for rule in [kind() for kind in all_rules().values()] if rules is None else rules:
+    asked = [kind() for kind in all_rules().values()] if rules is None else list(rules)
+    skipped.update({rule_id: _NOT_ASKED for rule_id in sorted(all_rules().keys() - {rule.id() for rule in asked})})
+    for rule in asked:
         if rule.id() in ignored:
+            skipped[rule.id()] = _NOT_ASKED
             continue
         try:
             reason = rule.skip_reason(evidence)

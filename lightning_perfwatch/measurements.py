@@ -51,6 +51,8 @@ class LoaderInfo:
     dataset: str | None = None
     collate: str | None = None
     sized: bool | None = None
+    dataset_file: str | None = None
+    dataset_line: int | None = None
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from lightning_perfwatch.trace import DeviceBreakdown, OpTotal, top_ops
 
 SCHEMA_VERSION = 1
 NUM_TOP_OPS = 10
+_NOISY = 1.5
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Report:
             syncs=() if evidence.syncs is None else evidence.syncs.sites,
             epoch_starts=evidence.epoch_starts or (),
             counted=evidence.counted,
-            notes=evidence.notes + (() if trace is None else trace.left_out),
+            notes=(*evidence.notes, *_noise(_step_time(evidence.steps)), *(() if trace is None else trace.left_out)),
             window_s=None if parts is None else parts.window_s,
             devices=() if parts is None else parts.devices,
             directory=directory,
@@ -219,6 +220,16 @@ def _rate(amounts: list[int] | list[int | None], intervals: list[Interval]) -> f
     if duration_s <= 0 or any(amount is None for amount in amounts):
         return None
     return sum(amount for amount in amounts if amount is not None) / duration_s
+
+
+def _noise(step_time: StepTime | None) -> tuple[str, ...]:
+    """A remark on steps whose mean is far from their median: shares are of the mean."""
+    if step_time is None or step_time.mean <= _NOISY * step_time.p50:
+        return ()
+    return (
+        f"the step time varies: {step_time.mean * 1e3:.1f} ms on average, {step_time.p50 * 1e3:.1f} ms in the median; "
+        "the shares above are of the average, so look for what stalls some steps, or for other work on the machine",
+    )
 
 
 def _sum_over_ranks(rates: list[float | None], own: float | None) -> float | None:

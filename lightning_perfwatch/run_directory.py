@@ -113,8 +113,8 @@ class RunDirectory:
                 reason = reason or str(error)
         return None, reason
 
-    def analyze(self, rules: Iterable[Rule] | None = None, ignore: Iterable[str] = ()) -> Report:
-        """Everything in this directory as a report, stored as ``report.json``.
+    def analyze(self, rules: Iterable[Rule] | None = None, ignore: Iterable[str] = (), *, store: bool = True) -> Report:
+        """Everything in this directory as a report, stored as ``report.json`` if ``store``.
 
         Raises OSError or ValueError where the directory holds no evidence or can't be written.
         """
@@ -124,7 +124,8 @@ class RunDirectory:
         missing = evidence.missing if reason is None else {**evidence.missing, "trace": reason}
         evidence = replace(evidence, trace=trace, missing=missing)
         report = Report.of(evidence, diagnose(evidence, rules, ignore), directory=str(self.path))
-        self.write_report(report)
+        if store:
+            self.write_report(report)
         return report
 
 

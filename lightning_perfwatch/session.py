@@ -77,6 +77,7 @@ class Session:
 
     def step_ended(self, batch: Any) -> None:
         """A training step is over."""
+        self._fit.is_disturbed = self._analyst.is_running
         result = self._fit.step_ended(batch)
         self._analyze(result.window)
         if result.row is not None and self._sink is not None:

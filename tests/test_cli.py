@@ -57,7 +57,9 @@ class OtherThing(Rule):
 
 @pytest.fixture(autouse=True)
 def two_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "all_rules", lambda: {"other-thing": OtherThing, "slow-thing": SlowThing})
+    stand_ins = {"other-thing": OtherThing, "slow-thing": SlowThing}
+    monkeypatch.setattr(rules, "all_rules", lambda: stand_ins)
+    monkeypatch.setattr("lightning_perfwatch.diagnosis.all_rules", lambda: stand_ins)
 
 
 @pytest.fixture
@@ -196,7 +198,20 @@ def test_an_ignored_rule_says_nothing(trace_file: Path, capsys: pytest.CaptureFi
     analysed = found(told("analyze", trace_file, *ignore, capsys=capsys))
 
     assert analysed.findings == ()
-    assert analysed.skipped == {}
+    assert set(analysed.skipped.values()) == {"the settings leave it out"}
+
+
+def test_a_narrower_look_at_a_run_does_not_replace_its_report(
+    run_directory: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told("analyze", run_directory.path, capsys=capsys)
+    stored = run_directory.report_file.read_bytes(), run_directory.page_file.read_bytes()
+
+    ignoring = ("--ignore", "slow-thing", "--format", "json")
+    narrower = found(told("analyze", run_directory.path, *ignoring, capsys=capsys))
+
+    assert narrower.skipped["slow-thing"] == "the settings leave it out"
+    assert (run_directory.report_file.read_bytes(), run_directory.page_file.read_bytes()) == stored
 
 
 def test_a_named_rule_limits_the_run_and_a_threshold_does_not(
@@ -214,7 +229,9 @@ def test_a_named_rule_limits_the_run_and_a_threshold_does_not(
         )
     )
 
-    assert (len(limited.findings), list(limited.skipped)) == (0, ["other-thing"])
+    assert limited.findings == ()
+    assert limited.skipped["slow-thing"] == "the settings leave it out"
+    assert limited.skipped["other-thing"] == "a trace alone does not tell"
     assert (set_only.findings[0].share, set_only.findings[0].evidence) == (0.25, {"num_steps": 7})
     assert list(set_only.skipped) == ["other-thing"]
 

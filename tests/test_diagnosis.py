@@ -4,11 +4,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+import pytest
+
 from lightning_perfwatch.diagnosis import Diagnosis, diagnose
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
 from lightning_perfwatch.rules import Rule
 from tests.reporters.factories import finding
+
+LEFT_OUT = "the settings leave it out"
+
+
+@pytest.fixture(autouse=True)
+def no_rules_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules here are all there are."""
+    monkeypatch.setattr("lightning_perfwatch.diagnosis.all_rules", dict)
 
 
 @dataclass(frozen=True)
@@ -103,5 +113,11 @@ def test_a_rule_that_raises_is_skipped_with_its_error_and_hides_no_other() -> No
     assert diagnosis.skipped == {"breaks": "the rule failed with KeyError: 'step_s'"}
 
 
-def test_an_ignored_rule_is_neither_asked_nor_skipped() -> None:
-    assert diagnose(Evidence(), [Breaks(), NeedsSteps()], ignore=["breaks", "needs-steps"]) == Diagnosis()
+def test_an_ignored_rule_is_not_asked_and_counts_as_skipped() -> None:
+    ignored = diagnose(Evidence(), [Breaks(), NeedsSteps()], ignore=["breaks", "needs-steps"])
+    assert ignored == Diagnosis(skipped={"breaks": LEFT_OUT, "needs-steps": LEFT_OUT})
+
+
+def test_rules_that_are_not_chosen_count_as_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lightning_perfwatch.diagnosis.all_rules", lambda: {"says": Says, "breaks": Breaks})
+    assert diagnose(Evidence(), [Says()]) == Diagnosis(skipped={"breaks": LEFT_OUT})

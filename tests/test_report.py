@@ -178,3 +178,12 @@ def test_what_is_no_report_is_refused_with_a_sentence(text: bytes) -> None:
 
 def test_fields_of_a_later_version_are_passed_over() -> None:
     assert from_json(b'{"schema_version": 1, "of_tomorrow": 1}') == Report()
+
+
+def test_steps_that_vary_are_remarked_on_and_even_ones_are_not() -> None:
+    even = Evidence(steps=StepTimes(np.full((20, 7), 0.01)))
+    uneven = np.full((20, 7), 0.01)
+    uneven[-1] = 1.0
+    assert Report.of(even, Diagnosis()).notes == ()
+    (note,) = Report.of(Evidence(steps=StepTimes(uneven)), Diagnosis()).notes
+    assert note.startswith("the step time varies: 416.5 ms on average, 70.0 ms in the median")

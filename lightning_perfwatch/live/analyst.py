@@ -49,6 +49,11 @@ class Analyst:
         self._running: Analysis | None = None
         self._complained = False
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a child is at work; never waits."""
+        return self._running is not None and self._running.is_running
+
     def begin(self, evidence: Evidence) -> None:
         """Analyse a window that has just closed, in the background."""
         if self._directory is not None and self._arguments is not None and self._running is None:

@@ -9,7 +9,7 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 class FitWatch:
     """Watches one fit, from ``on_train_start`` to its end.
+
+    ``is_disturbed`` is set as long as something of PerfWatch's own competes for the CPUs: such steps are not judged.
 
     Args:
         trainer: the Trainer; its profiler is replaced by a listener until :meth:`stop`.
@@ -83,6 +85,8 @@ class FitWatch:
         self._row = RowSums(trainer.world_size)
         self._step = 0
         self._epochs_seen = 0
+        self._was_clean = False
+        self.is_disturbed = False
         self._first_global_step = trainer.global_step
         self._windows = Windows(
             schedule,
@@ -135,16 +139,20 @@ class FitWatch:
             self._timer.device.close_step(row if _is_pure(parts) else None, _CALLBACKS)
             for measured, seconds in self._timer.device.read():
                 self._steps.set_device(measured, seconds)
+        window = self._windows.step_ended(self._step)  # before the user's function counts: it is no part of the step
         step_ns = sum(parts.phases_ns)
         samples, tokens = self._counter.count(batch)
         if tokens is None and not self._unknown_said:
             self._say_unknown(batch)
-        self._throughput.add(step_ns / 1e9, samples, tokens, clean=self._is_clean(self._step))
+        clean = self._is_clean(self._step) and not self.is_disturbed
+        if clean is not self._was_clean:
+            self._close_interval()
+        self._was_clean = clean
+        self._throughput.add(step_ns / 1e9, samples, tokens, clean=clean)
         self._row.add(parts.phases_ns, samples, tokens)
-        window = self._windows.step_ended(self._step)
         self._step += 1
         due = self._is_row_due()
-        if due or self._is_clean(self._step) != self._is_clean(self._step - 1):
+        if due:
             self._close_interval()
         row_of_metrics = self._row.take(self._trainer.fit_loop.epoch_loop._batches_that_stepped) if due else None
         return StepResult(window, row_of_metrics)
@@ -197,7 +205,7 @@ class FitWatch:
         wall_s = self._steps.wall_s()
         notes = self._notes + self._windows.notes
         others = [window for part in parts for window in part.windows if window.rank != trainer.global_rank]
-        return Evidence(
+        known = Evidence(
             run=describe_run(trainer, self._module, self._device),
             steps=self._steps.step_times(),
             hooks=located(self._steps.hook_times(self._timer.meanings, self._timer.own_slots), trainer, self._module),
@@ -211,8 +219,9 @@ class FitWatch:
             ranks=tuple(part.summary for part in parts if part.summary is not None) if len(parts) > 1 else (),
             wall_s=wall_s,
             notes=tuple(notes),
-            missing=self._missing(),
         )
+        missing = {name: reason for name, reason in self._missing().items() if getattr(known, name) is None}
+        return replace(known, missing=missing)
 
     def _missing(self) -> dict[str, str]:
         missing = {
@@ -233,7 +242,7 @@ class FitWatch:
         """How well the step that has just ended stands for the run."""
         epochs = self._timer.num_epochs
         begins_epoch, self._epochs_seen = epochs != self._epochs_seen, epochs
-        if self._step > 0 and self._schedule.action(self._step) is not Action.IDLE:
+        if self._step > 0 and (self.is_disturbed or self._schedule.action(self._step) is not Action.IDLE):
             return Kind.DISTURBED
         if begins_epoch or self._step == 0:
             return Kind.EPOCH_START

@@ -46,6 +46,7 @@ def describe_loader(loader: Any) -> LoaderInfo | None:
         return None
     if not isinstance(loader, DataLoader):
         return LoaderInfo(kind=type(loader).__name__)
+    code = _loading_code(loader.dataset)
     return LoaderInfo(
         kind=type(loader).__name__,
         num_workers=loader.num_workers,
@@ -56,6 +57,8 @@ def describe_loader(loader: Any) -> LoaderInfo | None:
         dataset=type(loader.dataset).__name__,
         collate=_name_of(loader.collate_fn),
         sized=not isinstance(loader.dataset, IterableDataset),
+        dataset_file=None if code is None else code.co_filename,
+        dataset_line=None if code is None else code.co_firstlineno,
     )
 
 

@@ -41,7 +41,7 @@ def waits(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 _SPOKEN = {
     "__bool__": "bool(tensor)", "__int__": "int(tensor)", "__float__": "float(tensor)", "__index__": "use as an index",
-    "__format__": "print(tensor)", "__repr__": "print(tensor)", "__str__": "print(tensor)",
+    "__format__": "printing a tensor", "__repr__": "printing a tensor", "__str__": "printing a tensor",
     "__contains__": "in tensor", "__array__": "conversion to numpy", "__getitem__": "indexing with a boolean mask",
     "__setitem__": "assignment through a boolean mask", "__complex__": "complex(tensor)",
 }  # fmt: skip

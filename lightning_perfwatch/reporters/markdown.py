@@ -30,6 +30,8 @@ def escape(text: str) -> str:
 
 def _blocks(said: Outline) -> Iterable[str]:
     yield f"## PerfWatch: {escape(said.headline)}"
+    yield f"### {said.verdict}" if said.verdict is not None else "### Findings, most severe first"
+    yield from (_finding(number, card) for number, card in enumerate(said.findings, start=1))
     yield _facts(("speed", ""), said.speed)
     if said.step_total is not None:
         yield _parts(("the mean step", "time", "share"), (*said.step, said.step_total))
@@ -37,8 +39,6 @@ def _blocks(said: Outline) -> Iterable[str]:
         yield f"Outside steps: {escape(said.outside)}"
     yield _facts(("device", ""), said.devices)
     yield _parts(("slowest operations", "self time", "share of the profiled window"), said.operations)
-    yield f"### {said.verdict}" if said.verdict is not None else "### Findings, most costly first"
-    yield from (_finding(number, card) for number, card in enumerate(said.findings, start=1))
     yield _facts(("rank", ""), said.ranks)
     yield _table(("rules skipped", "reason"), [(", ".join(rules), reason) for reason, rules in said.skipped])
     closing = [] if said.overhead is None else [Fact("PerfWatch itself", said.overhead)]

@@ -151,7 +151,16 @@ def _speed(report: Report) -> Iterable[Fact]:
     if speed.mfu is not None:
         yield Fact("MFU", percent(speed.mfu))
     if report.window_s is not None:
-        yield Fact("profiled window", duration(report.window_s))
+        yield Fact("profiled window", duration(report.window_s) + _window_steps(report))
+
+
+def _window_steps(report: Report) -> str:
+    """Which steps the window holds that the trace's figures are of, if that is known."""
+    read = [window for window in report.windows if window.trace is not None]
+    if not read:
+        return ""
+    window = min(read, key=lambda window: (window.rank, window.partial, -window.first_step))
+    return f", {window.num_steps} steps from step {window.first_step} on"
 
 
 def _rate(value: float | None, own: float | None) -> str:
@@ -212,9 +221,7 @@ def _verdict(report: Report) -> str | None:
     """What to say in place of findings; a run that no rule could judge is not called healthy."""
     if report.findings:
         return None
-    if report.run is None and report.throughput.step_time_s is None and report.skipped:
-        return f"{NOTHING_FOUND} Rules that need more than this were skipped."
-    return NOTHING_FOUND
+    return f"{NOTHING_FOUND} Some rules did not judge, see below." if report.skipped else NOTHING_FOUND
 
 
 def _skipped(skipped: dict[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:

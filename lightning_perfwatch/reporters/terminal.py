@@ -96,7 +96,7 @@ def _lines(said: Outline, width: int) -> Iterable[_Line]:
         yield _heading("slowest operations (self time, share of the profiled window)")
         yield from _operations(said.operations[:_NUM_OPERATIONS], width)
     if said.findings:
-        yield _heading("findings (most costly first)")
+        yield _heading("findings (most severe first)")
     for card in said.findings:
         yield from _finding(card, width)
     if said.verdict is not None:

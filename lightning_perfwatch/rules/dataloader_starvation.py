@@ -85,7 +85,7 @@ class DataloaderStarvation(Rule):
             summary=f"Training waits for data for {wait_s * 1e3:.1f} ms of each {step_s * 1e3:.1f} ms step "
             f"({100 * share:.0f} %): {_cause(workers, load_s, probe)}.",
             advice=_advice(loader, plan, probe) + _pinning(steps, loader, run, self.warning_share),
-            where=_place(probe),
+            where=_place(probe, loader),
             evidence=numbers,
         )
 
@@ -103,11 +103,15 @@ class DataloaderStarvation(Rule):
                 rule=self.id(),
                 severity=self._severity(share),
                 share=share,
-                summary=f"Starting {loader.num_workers} workers anew in each epoch takes {lost_s / len(later):.2f} s "
+                summary=f"Starting {_workers(loader.num_workers)} anew in each epoch takes {lost_s / len(later):.2f} s "
                 f"an epoch, {100 * share:.0f} % of the training time.",
                 advice="Set persistent_workers=True in the training DataLoader, so that its workers live on.",
                 evidence={"epoch_start_s": lost_s / len(later), "num_epochs": len(starts), "wall_s": wall_s},
             )
+
+
+def _workers(count: int) -> str:
+    return "1 worker" if count == 1 else f"{count} workers"
 
 
 @dataclass(frozen=True)
@@ -136,8 +140,8 @@ def _cause(workers: int | None, load_s: float | None, probe: LoadProbe | None) -
             f", {100 * collate:.0f} % of it in collate_fn" if collate is not None and collate >= _NOTABLE_SHARE else ""
         )
         return f"num_workers=0 loads every batch in the training process, {load_s * 1e3:.1f} ms each{part}"
-    noun = "worker loads" if workers == 1 else "workers load"
-    return f"{workers} {noun} a batch in {load_s * 1e3:.1f} ms each and can't keep up"
+    verb = "loads" if workers == 1 else "load"
+    return f"{_workers(workers)} {verb} a batch in {load_s * 1e3:.1f} ms each and can't keep up"
 
 
 def _advice(loader: LoaderInfo | None, plan: _Plan | None, probe: LoadProbe | None) -> str:
@@ -148,7 +152,8 @@ def _advice(loader: LoaderInfo | None, plan: _Plan | None, probe: LoadProbe | No
     if plan.chosen <= workers:
         return (
             f"{cheaper[0].upper()}{cheaper[1:]}: {workers} workers already use the {plan.chosen} CPUs that this "
-            f"process may use, and {plan.needed} would be needed."
+            f"process may use, and {plan.needed} would be needed. Where loading waits for a disk or a network rather "
+            "than computes, more workers than CPUs help, too."
         )
     setting = f"Set num_workers={plan.chosen} in the training DataLoader"
     if plan.needed > plan.chosen and plan.left_s > _NOTABLE_SHARE * plan.wait_s:
@@ -182,9 +187,10 @@ def _collate_share(probe: LoadProbe | None) -> float | None:
     return probe.collate_s / (probe.fetch_s + probe.collate_s)
 
 
-def _place(probe: LoadProbe | None) -> Where:
+def _place(probe: LoadProbe | None, loader: LoaderInfo | None) -> Where:
     if probe is None:
-        return Where()
+        known = loader is not None and loader.dataset_file is not None
+        return Where(file=loader.dataset_file, line=loader.dataset_line, op="dataset") if loader and known else Where()
     if (_collate_share(probe) or 0.0) >= _MOST_SHARE:
         return Where(file=probe.collate_file, line=probe.collate_line, op="collate_fn")
     return Where(file=probe.dataset_file, line=probe.dataset_line, op="dataset")

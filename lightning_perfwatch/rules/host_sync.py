@@ -110,7 +110,7 @@ class HostSync(Rule):
         )
 
 
-_SCALAR_READS = frozenset((".item()", "float(tensor)", "int(tensor)", "bool(tensor)", "print(tensor)"))
+_SCALAR_READS = frozenset((".item()", "float(tensor)", "int(tensor)", "bool(tensor)", "printing a tensor"))
 _SCALAR_OPERATORS = ("aten::item", "aten::_local_scalar_dense")
 
 

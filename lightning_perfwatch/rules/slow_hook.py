@@ -55,13 +55,15 @@ class SlowHook(Rule):
         step_s = evidence.steps.mean_step_s
         most = _idle_share(evidence) if evidence.run.device_is_asynchronous else None
         for hook in evidence.hooks:
+            if " " in hook.hook and evidence.run.world_size > 1:
+                continue  # in Lightning's own time between two batches the ranks wait for each other, too
             share = min(1.0, hook.s_per_step / step_s) if step_s > 0 else 0.0
             share = share if most is None else min(share, most)
             if share >= self.warning_share and hook.s_per_step * 1e3 >= self.min_ms_per_step:
                 yield self._finding(hook, share, step_s)
 
     def _finding(self, hook: HookTime, share: float, step_s: float) -> Finding:
-        rare = f", up to {hook.max_s * 1e3:.0f} ms at a time" if hook.max_s > 3 * hook.s_per_step else ""
+        rare = f", up to {hook.max_s * 1e3:.0f} ms at a time" if hook.max_s > _RARE * hook.s_per_step else ""
         name = _name(hook)
         return Finding(
             rule=self.id(),
@@ -75,6 +77,10 @@ class SlowHook(Rule):
         )
 
 
+_RARE = 3.0
+"""A hook whose longest call takes this many times its mean per step does not do the same in every step."""
+
+
 def _name(hook: HookTime) -> str:
     return f"{hook.name} {hook.hook}" if " " in hook.hook else f"{hook.name}.{hook.hook}"
 
@@ -84,6 +90,8 @@ def _advice(hook: HookTime) -> str:
         return f"Draw the bar less often: {hook.name}(refresh_rate=50)."
     if " " in hook.hook:
         return "Log less often, Trainer(log_every_n_steps=50), or fewer values per step."
+    if hook.max_s > _RARE * hook.s_per_step:
+        return "Make its work cheaper or rarer, or move it off the training thread."
     return f"Do its work every 50 steps (if batch_idx % 50: return) or once an epoch, not in each {hook.hook}."
 
 

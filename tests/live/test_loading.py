@@ -248,6 +248,8 @@ def test_a_loaders_settings() -> None:
         dataset="Samples",
         collate="slow_collate",
         sized=True,
+        dataset_file=__file__,
+        dataset_line=Samples.__getitem__.__code__.co_firstlineno,
     )
 
 

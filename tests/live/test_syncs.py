@@ -43,9 +43,9 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "__complex__": (lambda: complex(ONE), "complex(tensor)"),
     "__contains__": (lambda: 3.0 in X, "in tensor"),
     "__array__": (lambda: np.asarray(X), "conversion to numpy"),
-    "__format__": (lambda: f"{X}", "print(tensor)"),
-    "__repr__": (lambda: repr(X), "print(tensor)"),
-    "__str__": (lambda: str(X), "print(tensor)"),
+    "__format__": (lambda: f"{X}", "printing a tensor"),
+    "__repr__": (lambda: repr(X), "printing a tensor"),
+    "__str__": (lambda: str(X), "printing a tensor"),
     "__getitem__": (lambda: X[MASK], "indexing with a boolean mask"),
     "__setitem__": (lambda: X.clone().__setitem__(MASK, X[:2]), "assignment through a boolean mask"),
     "where": (lambda: torch.where(MASK), ".where()"),
@@ -54,8 +54,8 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
 NOT_ON_CPU = {"to", "copy_"}
 
 MORE_CALLS: dict[str, tuple[Callable[[], Any], str]] = {
-    "print": (lambda: print(X), "print(tensor)"),
-    "percent": (lambda: "%s" % X, "print(tensor)"),  # noqa: UP031 - that is the case
+    "print": (lambda: print(X), "printing a tensor"),
+    "percent": (lambda: "%s" % X, "printing a tensor"),  # noqa: UP031 - that is the case
     "mask among indices": (lambda: X.view(2, 2)[:, torch.tensor([True, False])], "indexing with a boolean mask"),
     "repeats alone": (lambda: torch.repeat_interleave(COUNTS), ".repeat_interleave()"),
     "repeats by name": (lambda: torch.repeat_interleave(X, repeats=COUNTS), ".repeat_interleave()"),

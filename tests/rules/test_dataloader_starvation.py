@@ -86,6 +86,12 @@ def test_names_the_dataset_where_loading_is_the_cause() -> None:
     assert str(finding.where) == "/home/me/data.py:7 · dataset"
 
 
+def test_starving_workers_have_the_place_of_the_dataset_too() -> None:
+    known = loader(num_workers=2, dataset_file="/home/me/data.py", dataset_line=7)
+    (finding,) = check(evidence(steps=step_times(data_wait=100.0), loader=known))
+    assert str(finding.where) == "/home/me/data.py:7 · dataset"
+
+
 def test_an_unknown_loader_gets_no_number() -> None:
     finding = check(evidence(steps=step_times(data_wait=100.0), loader=None))[0]
     assert "num_workers" not in finding.summary + finding.advice

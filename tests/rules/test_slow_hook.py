@@ -5,7 +5,7 @@ import pytest
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity
 from lightning_perfwatch.rules.slow_hook import SlowHook
-from tests.rules.factories import evidence, hook_time, on_gpu, step_times
+from tests.rules.factories import evidence, hook_time, on_gpu, run_info, step_times
 
 
 def check(found: Evidence) -> list[Finding]:
@@ -50,6 +50,16 @@ def test_a_rare_stall_counts_by_its_mean() -> None:
 )
 def test_the_advice_fits_the_hook(name: str, hook: str, advice: str) -> None:
     assert advice in check(evidence(hooks=(hook_time(name=name, hook=hook, s_per_step=0.02),)))[0].advice
+
+
+def test_between_batches_ranks_wait_for_each_other_and_that_is_no_logging() -> None:
+    logging = hook_time(name="Lightning's logging", hook="after the batch", s_per_step=0.02)
+    assert check(evidence(hooks=(logging,), run=run_info(world_size=2))) == []
+
+
+def test_a_rare_stall_is_not_advised_to_be_rare() -> None:
+    (finding,) = check(evidence(hooks=(hook_time(s_per_step=0.03, max_s=1.5),)))
+    assert "batch_idx" not in finding.advice
 
 
 def test_on_a_gpu_it_cannot_judge_without_a_trace() -> None:
