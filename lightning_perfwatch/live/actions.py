@@ -5,9 +5,9 @@ Owns the mapping from an action name to a part of the step or to what lies outsi
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lightning_perfwatch.measurements import PHASES
 
@@ -101,3 +101,12 @@ def _readable(kind: str, name: str) -> str:
     """``ModelCheckpoint`` rather than ``ModelCheckpoint{'monitor': None, ...}``."""
     short = name.partition("{")[0]
     return short if kind == "Callback" else f"{short} ({kind})"
+
+
+def checkpoint_keys(callbacks: Sequence[Any]) -> list[str]:
+    """State keys of the callbacks that write checkpoints, in either of Lightning's namespaces."""
+    return [
+        callback.state_key
+        for callback in callbacks
+        if any(kind.__name__ == "Checkpoint" for kind in type(callback).__mro__)
+    ]

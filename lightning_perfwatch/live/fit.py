@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from lightning_perfwatch.evidence import Evidence
-from lightning_perfwatch.live.actions import Part
+from lightning_perfwatch.live.actions import checkpoint_keys
 from lightning_perfwatch.live.batch import BatchCounter
 from lightning_perfwatch.live.capture import Capture
 from lightning_perfwatch.live.clock import Device, DeviceMarks
 from lightning_perfwatch.live.hook_places import located
 from lightning_perfwatch.live.loading import describe_loader, find_loader
 from lightning_perfwatch.live.metrics import MetricRow, RowSums
-from lightning_perfwatch.live.phases import PhaseTimer, StepParts
+from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.ranks import RankPart
 from lightning_perfwatch.live.rivals import another_profiler
 from lightning_perfwatch.live.run_info import describe_run
 from lightning_perfwatch.live.schedule import Action, Schedule
-from lightning_perfwatch.live.steps import Kind, StepLog, epoch_starts
+from lightning_perfwatch.live.steps import Kind, StepLog, epoch_starts, is_pure
 from lightning_perfwatch.live.throughput import Throughput
 from lightning_perfwatch.live.trace_options import TraceOptions
 from lightning_perfwatch.live.windows import Windows
@@ -75,7 +75,7 @@ class FitWatch:
         self._timer = PhaseTimer(
             trainer.profiler,
             own.state_key,
-            _checkpoint_keys(trainer.callbacks),
+            checkpoint_keys(trainer.callbacks),
             marks,
             workers_start=loader is not None and bool(loader.num_workers),
         )
@@ -136,7 +136,7 @@ class FitWatch:
         kind = self._kind()
         row = self._steps.add(parts, kind)
         if self._timer.device is not None:
-            self._timer.device.close_step(row if _is_pure(parts) else None, _CALLBACKS)
+            self._timer.device.close_step(row if is_pure(parts) else None, _CALLBACKS)
             for measured, seconds in self._timer.device.read():
                 self._steps.set_device(measured, seconds)
         window = self._windows.step_ended(self._step)  # before the user's function counts: it is no part of the step
@@ -283,19 +283,3 @@ class StepResult:
 
 
 _CALLBACKS = PHASES.index("callbacks")
-_MOST_IMPURITY = 0.05  # a ModelCheckpoint's hook takes a little of every step outside, and that does no harm
-
-
-def _is_pure(parts: StepParts) -> bool:
-    """Whether hardly anything but the step lies between its ends: the device's clock can't leave the rest out."""
-    outside_ns = sum(spent_ns for part, spent_ns in parts.outside_ns.items() if part is not Part.EDGE)
-    return outside_ns <= _MOST_IMPURITY * sum(parts.phases_ns)
-
-
-def _checkpoint_keys(callbacks: Sequence[Any]) -> list[str]:
-    """State keys of the callbacks that write checkpoints, in either of Lightning's namespaces."""
-    return [
-        callback.state_key
-        for callback in callbacks
-        if any(kind.__name__ == "Checkpoint" for kind in type(callback).__mro__)
-    ]

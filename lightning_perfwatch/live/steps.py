@@ -137,3 +137,12 @@ def epoch_starts(starts_ns: Iterable[tuple[int, int]], num_epochs: int) -> tuple
         EpochStart(epoch=first + index, iterator_s=iterator_ns / 1e9, first_wait_s=wait_ns / 1e9)
         for index, (iterator_ns, wait_ns) in enumerate(starts_ns)
     )
+
+
+_MOST_IMPURITY = 0.05  # a ModelCheckpoint's hook takes a little of every step outside, and that does no harm
+
+
+def is_pure(parts: StepParts) -> bool:
+    """Whether hardly anything but the step lies between its ends: the device's clock can't leave the rest out."""
+    outside_ns = sum(spent_ns for part, spent_ns in parts.outside_ns.items() if part is not Part.EDGE)
+    return outside_ns <= _MOST_IMPURITY * sum(parts.phases_ns)
