@@ -225,7 +225,8 @@ def has_compiled() -> bool:
 def may_compile() -> bool:
     """Whether ``torch.compile`` has been asked for in this process: what is not compiled yet may be soon."""
     eval_frame = sys.modules.get("torch._dynamo.eval_frame")
-    return has_compiled() or (eval_frame is not None and len(eval_frame.cached_backends) > 0)
+    backends = () if eval_frame is None else eval_frame.cached_backends.values()
+    return has_compiled() or any(callable(backend) for backend in backends)  # others only switch compiling off
 
 
 _PRINTED = frozenset((torch.Tensor.__format__.__code__, torch.Tensor.__repr__.__code__))

@@ -95,7 +95,7 @@ def test_the_child_runs_without_torch_without_waiting_for_input_and_out_of_reach
     tell = (
         "import os, sys, json, lightning_perfwatch.cli as cli; arguments = sys.argv[3:]; "
         "status = cli.main(arguments); "
-        "told = [sys.stdin.read(), os.getsid(0) == os.getpid(), os.nice(0), sorted(sys.modules)]; "
+        "told = [sys.stdin.read(), os.getpgid(0) == os.getpid(), os.nice(0), sorted(sys.modules)]; "
         "json.dump(told, open(sys.argv[1], 'w')); "
         "sys.exit(status)"
     )
@@ -106,10 +106,10 @@ def test_the_child_runs_without_torch_without_waiting_for_input_and_out_of_reach
     with typed("for the training alone"):
         report = Analysis(directory).result(PATIENCE_S)
 
-    stdin, leads_its_session, niceness, modules = json.loads(told.read_text())
+    stdin, leads_its_group, niceness, modules = json.loads(told.read_text())
     assert report.notes == ("a note",)
-    assert (stdin, leads_its_session) == ("", True)
-    assert niceness > 0
+    assert (stdin, leads_its_group) == ("", True)
+    assert niceness == 19
     assert not {"torch", "lightning"} & set(modules)
 
 
@@ -220,7 +220,7 @@ def test_an_interpreter_that_can_not_be_started_is_a_reason(
 ) -> None:
     monkeypatch.setattr(sys, "executable", executable)
 
-    with pytest.raises(AnalysisError, match=r"no executable to start|no process could be started"):
+    with pytest.raises(AnalysisError, match="no executable to start"):
         Analysis(directory)
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch._dynamo.utils
 
-from lightning_perfwatch.live.syncs import SyncAudit, has_compiled
+from lightning_perfwatch.live.syncs import SyncAudit, has_compiled, may_compile
 from lightning_perfwatch.measurements import SyncSites
 
 X = torch.tensor([3.0, 0.0, 1.0, 2.0])
@@ -119,3 +119,39 @@ def test_a_profile_function_of_the_users_own_is_left_alone_and_nothing_is_audite
         sys.setprofile(None)
 
     assert audit.sites() is None
+
+
+def test_what_is_not_compiled_yet_is_watched_without_a_mode_too(nothing_compiled: None) -> None:
+    assert not may_compile()  # importing torch and lightning alone asks for nothing
+    torch.compile(lambda x: x + 1, backend="eager")
+
+    assert may_compile()
+    assert not has_compiled()
+    audit = SyncAudit()
+    audit.begin_step()
+    assert torch._C._len_torch_function_stack() == 0
+    audit.end_step()
+
+
+def test_the_watch_itself_is_never_compiled() -> None:
+    """A model that must not be compiled again goes on: the profile function runs inside of compiled regions."""
+    function = torch.compile(lambda x: x * 2, backend="eager")
+    function(X)
+    audit = SyncAudit()
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        audit.begin_step()
+        function(X).sum().item()
+        audit.end_step()
+
+    (site,) = (audit.sites() or SyncSites(0)).sites
+    assert (site.call, site.file) == (".item()", __file__)
+
+
+def test_tensors_that_stay_on_the_host_wait_for_nothing(nothing_compiled: None) -> None:
+    audit = SyncAudit()
+    audit.begin_step()
+    if torch.rand(()) < 2.0 and int(torch.randint(0, 3, (1,)) + 1) > 0:
+        X.sum().item()
+    audit.end_step()
+
+    assert [site.call for site in (audit.sites() or SyncSites(0)).sites] == [".item()"]
