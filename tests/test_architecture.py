@@ -102,3 +102,9 @@ def test_the_public_names_are_few_and_all_there() -> None:
     assert all(getattr(lightning_perfwatch, name) is not None for name in names)
     with pytest.raises(AttributeError, match="nonsense"):
         _ = lightning_perfwatch.nonsense
+
+
+def test_ci_runs_the_command_that_the_readme_gives() -> None:
+    command = "python3 -m venv .venv && .venv/bin/pip install -q -e '.[dev]' && .venv/bin/python -m pytest"
+    assert f"```bash\n{command}\n```" in (ROOT / "README.md").read_text()
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == command

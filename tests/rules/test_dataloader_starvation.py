@@ -56,14 +56,19 @@ def test_one_worker_is_enough_for_loading_that_is_faster_than_the_step() -> None
 def test_stays_within_the_cpus_that_may_be_used() -> None:
     finding = check(starving(wait_ms=1000.0, run=run_info(num_cpus=2)))[0]
     assert "num_workers=2" in finding.advice
-    assert "11 would be needed" in finding.advice
+    assert "10 would be needed" in finding.advice
     assert "400 ms of waiting would be left" in finding.advice  # 1000 / 2 - 99.7
 
 
 def test_starving_workers_load_for_as_many_steps_as_there_are() -> None:
-    finding = check(starving(wait_ms=100.0, workers=1))[0]  # each batch takes its worker 199.7 ms
-    assert finding.evidence["load_s"] == pytest.approx(0.1997)
+    finding = check(starving(wait_ms=150.0, workers=1))[0]  # each batch takes its worker 249.7 ms
+    assert finding.evidence["load_s"] == pytest.approx(0.2497)
     assert "num_workers=3" in finding.advice
+
+
+def test_loading_that_is_as_fast_as_the_step_needs_no_second_worker() -> None:
+    assert "num_workers=1," in check(starving(wait_ms=104.0))[0].advice
+    assert "num_workers=2," in check(starving(wait_ms=106.0))[0].advice
 
 
 def test_does_not_ask_for_more_workers_than_cpus() -> None:
