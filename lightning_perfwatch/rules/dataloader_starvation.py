@@ -27,7 +27,7 @@ class DataloaderStarvation(Rule):
     event pair around it on the device's clock, which stays near zero while the device still has queued work. Never
     the gap between two steps, which holds validation, checkpoints and logging too. Only steady steps count. The load
     time of a batch is the wait itself without workers; with ``n`` starving workers it is ``n`` times the step. The
-    number of workers that hides 95 % of it is worked out from the load time divided by the rest of the step. One audited step
+    number of workers that hides 95 % of it follows from the load time and the rest of the step. One audited step
     tells how much of the loading is spent in ``collate_fn``.
 
     Fix: set ``num_workers`` to the value given; ``persistent_workers=True`` where the start of epochs is the cause;
