@@ -39,7 +39,7 @@ class Session:
         self._thread = threading.get_ident()
         self._complained = False
         self._waiting_said = False
-        self._was_analysing = False
+        self._was_disturbed = False
         self.part = RankPart()
         self.parts: list[RankPart] = []
         if place.reason is not None and self._is_first:
@@ -78,13 +78,13 @@ class Session:
 
     def step_ended(self, batch: Any) -> None:
         """A training step is over."""
-        self._fit.is_disturbed = self._was_analysing or self._analyst.is_running
+        self._fit.is_disturbed = self._was_disturbed or self._analyst.competes
         result = self._fit.step_ended(batch)
         self._analyze(result.window)
         if result.row is not None and self._sink is not None:
             self._sink.log(result.row.metrics, result.row.step)
             self._show_window(self._analyst.finished())
-        self._was_analysing = self._analyst.is_running  # a child may be done within the next step
+        self._was_disturbed = self._analyst.competes  # a child may be done within the next step
 
     def validation_begins(self) -> None:
         """Validation begins."""

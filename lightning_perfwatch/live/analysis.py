@@ -47,9 +47,10 @@ class Analysis:
             raise AnalysisError("this interpreter has no executable to start")
         self._directory = directory
         self._older = _stamp(directory)
+        self._priority = _at_lowest_priority()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
         command = [
-            *_at_lowest_priority(),
+            *self._priority,
             sys.executable,
             "-m",
             "lightning_perfwatch",
@@ -75,6 +76,15 @@ class Analysis:
     def is_running(self) -> bool:
         """Whether the child is still at work; never waits."""
         return self._process.poll() is None
+
+    @property
+    def competes(self) -> bool:
+        """Whether the running child takes a notable part of the CPUs from the training.
+
+        At the lowest priority within the training's own session it does not: no step of the example GPT was slower
+        beside it on two cores, where a child in a session of its own stalled one by 0.3 s.
+        """
+        return self.is_running and (not self._priority or "start_new_session" in _OUT_OF_REACH)
 
     def result(self, longest_s: float, on_wait: Callable[[], None] | None = None) -> Report:
         """The report, waiting at most this long for it; then the child is ended.

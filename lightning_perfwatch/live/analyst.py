@@ -50,9 +50,9 @@ class Analyst:
         self._complained = False
 
     @property
-    def is_running(self) -> bool:
-        """Whether a child is at work; never waits."""
-        return self._running is not None and self._running.is_running
+    def competes(self) -> bool:
+        """Whether a child is at work that takes a notable part of the CPUs from the training; never waits."""
+        return self._running is not None and self._running.competes
 
     def begin(self, evidence: Evidence) -> None:
         """Analyse a window that has just closed, in the background."""

@@ -201,6 +201,20 @@ def test_a_child_that_is_quick_is_waited_for_in_silence(
     assert told == []
 
 
+def test_a_child_at_the_lowest_priority_does_not_compete_and_any_other_does(
+    directory: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play_interpreter(monkeypatch, tmp_path / "bin", HANGS)
+    for expected in (sys.version_info < (3, 11), True):
+        analysis = Analysis(directory)
+        try:
+            assert analysis.competes is expected
+        finally:
+            analysis.end()
+        assert not analysis.competes
+        monkeypatch.setattr("lightning_perfwatch.live.analysis._at_lowest_priority", list)
+
+
 def test_ending_a_child_that_works_leaves_no_process(
     directory: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
