@@ -70,14 +70,14 @@ class FitWatch:
         self._device = Device(trainer.strategy.root_device)
         make_event = self._device.event_maker()
         marks = None if make_event is None else DeviceMarks(make_event)
-        self._loader = find_loader(trainer.train_dataloader)
-        loader = describe_loader(self._loader)
+        loader = find_loader(trainer.train_dataloader)
+        self._loader_info = describe_loader(loader)
         self._timer = PhaseTimer(
             trainer.profiler,
             own.state_key,
             checkpoint_keys(trainer.callbacks),
             marks,
-            workers_start=loader is not None and bool(loader.num_workers),
+            workers_start=self._loader_info is not None and bool(self._loader_info.num_workers),
         )
         self._steps = StepLog(on_device=marks is not None)
         self._counter = BatchCounter(tokens)
@@ -91,7 +91,7 @@ class FitWatch:
         self._windows = Windows(
             schedule,
             self._timer,
-            self._loader,
+            loader,
             self._new_capture(directory, options, own),
             trial_steps=int(trainer.accumulate_grad_batches),
             rival=partial(another_profiler, trainer, own),
@@ -209,7 +209,7 @@ class FitWatch:
             run=describe_run(trainer, self._module, self._device),
             steps=self._steps.step_times(),
             hooks=located(self._steps.hook_times(self._timer.meanings, self._timer.own_slots), trainer, self._module),
-            loader=describe_loader(self._loader),
+            loader=self._loader_info,
             load_probe=self._windows.load_probe,
             syncs=self._windows.syncs,
             epoch_starts=epoch_starts(self._timer.epoch_starts_ns, self._timer.num_epochs),
