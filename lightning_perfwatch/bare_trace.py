@@ -32,13 +32,13 @@ class BareTrace:
     summary: RankSummary
 
 
-def analyze_trace(path: Path, rules: Iterable[Rule], ignore: Iterable[str] = ()) -> BareTrace:
-    """Everything that the trace in ``path`` tells.
+def analyze_trace(path: Path, rules: Iterable[Rule], ignore: Iterable[str] = (), num_processes: int = 1) -> BareTrace:
+    """Everything that the trace in ``path`` tells; a large one is read by up to ``num_processes`` processes.
 
     Raises:
         TraceError: the file gives no event; a sentence that names it and the remedy.
     """
-    evidence = Evidence(trace=read_trace(path), missing=TRACE_ALONE)
+    evidence = Evidence(trace=read_trace(path, num_processes), missing=TRACE_ALONE)
     report = Report.of(evidence, diagnose(evidence, rules, ignore), source=str(path))
     rank = _rank(path, evidence.trace)
     return BareTrace(path, rank, report, _summary(path, -1 if rank is None else rank, evidence.breakdown))

@@ -111,6 +111,7 @@ def _analysis(
 ) -> Report:
     """The report of a run directory, or of all the traces that ``paths`` stand for."""
     from lightning_perfwatch.bare_trace import analyze_trace
+    from lightning_perfwatch.processes import num_usable_cpus
     from lightning_perfwatch.run_directory import RunDirectory
 
     directory = RunDirectory(paths[0])
@@ -119,8 +120,9 @@ def _analysis(
             return _analysis_of_run(directory, rules, ignore, store)
     files = paths if len(paths) == 1 and not paths[0].is_dir() else _traces_of(paths)
     if len(files) == 1:
-        with _progress(shows_progress, lambda: ([os.getpid()], files, "")):
-            return analyze_trace(files[0], rules, ignore).report
+        num_processes = num_usable_cpus() if shows_progress else 1  # in the background the CPUs are the training's
+        with _progress(shows_progress, lambda: ([os.getpid()], files, ""), num_processes):
+            return analyze_trace(files[0], rules, ignore, num_processes).report
     from lightning_perfwatch.rank_traces import RankTraces
 
     ranks = RankTraces(files, rules, ignore)
@@ -145,16 +147,17 @@ def _analysis_of_run(directory: RunDirectory, rules: Sequence[Rule], ignore: Seq
 
 
 def _progress(
-    shows_progress: bool, state: Callable[[], tuple[Sequence[int], Sequence[Path], str]]
+    shows_progress: bool, state: Callable[[], tuple[Sequence[int], Sequence[Path], str]], num_processes: int = 1
 ) -> contextlib.AbstractContextManager[None]:
     """A line on stderr, where that is a terminal; ``state`` gives the processes at work, their files, and a start."""
     if not shows_progress or not sys.stderr.isatty():
         return contextlib.nullcontext()
     from lightning_perfwatch.reporters.progress import ProgressLine, reading
+    from lightning_perfwatch.trace.parts import ranges
 
     def describe() -> str:
         pids, paths, start = state()
-        return start + reading(pids, paths)
+        return start + reading(pids, paths, len(ranges(paths[0], num_processes)))
 
     return ProgressLine(sys.stderr, describe)
 

@@ -71,26 +71,29 @@ class ProgressLine:
             return 80
 
 
-def reading(pids: Iterable[int], paths: Iterable[Path]) -> str:
+def reading(pids: Iterable[int], paths: Iterable[Path], num_parts: int = 1) -> str:
     """Which of ``paths`` (files, or folders with files) the processes ``pids`` have open, and how far they are.
+
+    Each of them reads one of the ``num_parts`` equal parts of its file, and stands for those who read the others.
 
     When all have been read, and where the system does not tell the position (it has no ``/proc``), a single file
     is said with its size.
     """
     paths = list(paths)
     roots = [os.path.realpath(path) for path in paths]
-    opened = [said for pid in pids for said in _opened(pid, roots)]
+    opened = [said for pid in pids for said in _opened(pid, roots, num_parts)]
     return ", ".join(opened) or (_size(paths[0]) if len(paths) == 1 else "analysing")
 
 
-def _opened(pid: int, roots: list[str]) -> Iterable[str]:
+def _opened(pid: int, roots: list[str], num_parts: int) -> Iterable[str]:
     with contextlib.suppress(OSError):
         for link in sorted(Path(f"/proc/{pid}/fd").iterdir()):
             with contextlib.suppress(OSError, ValueError):
                 target = link.readlink()
                 if any(target.is_relative_to(root) for root in roots):
                     position = Path(f"/proc/{pid}/fdinfo/{link.name}").read_text().split()[1]
-                    yield f"{target.name} {_of(int(position), link.stat().st_size)}"
+                    size = link.stat().st_size
+                    yield f"{target.name} {_of(min(int(position) * num_parts, size), size)}"
 
 
 def _of(position_bytes: int, size_bytes: int) -> str:

@@ -78,9 +78,12 @@ class Group:
 
 
 class Collector:
-    """Takes lists of events; keeps the timed ones and the allocators' as columns."""
+    """Takes lists of events; keeps the timed ones and the allocators' as columns.
 
-    def __init__(self) -> None:
+    Times are counted from `origin`, in units of which a microsecond has `per_us`; without one the first event decides.
+    """
+
+    def __init__(self, origin: float | int | None = None, per_us: int = 1) -> None:
         self.groups = {kind: Group() for kind in Kind}
         self.names: Interned[str] = Interned()
         self.inputs: Interned[bytes] = Interned()
@@ -88,19 +91,19 @@ class Collector:
         self.num_events = 0
         self.num_timed = 0
         self.num_untimed = 0  # timed by their phase, but without a usable time
-        self.origin: float | int | None = None
-        self.per_us = 1
+        self.origin = origin
+        self.per_us = per_us
         self.pairing = Pairing()
         self._kinds = Kinds()
 
     def add(self, events: list[Event]) -> None:
         """Take the timed events of one list."""
         self.num_events += len(events)
-        complete = [event for event in events if event.ph == "X"]
-        if len(complete) < len(events):
-            complete += self._add_others([event for event in events if event.ph != "X"])
-        timed = [event for event in complete if event.ts is not None and event.dur is not None]
-        self.num_untimed += len(complete) - len(timed)
+        timed = [event for event in events if event.ph == "X" and event.ts is not None and event.dur is not None]
+        if len(timed) < len(events):
+            others = [event for event in events if event.ph != "X"]
+            self.num_untimed += len(events) - len(others) - len(timed)
+            timed += self._add_others(others)
         if not timed:
             return
         self.num_timed += len(timed)
@@ -115,14 +118,32 @@ class Collector:
                 chosen |= self._inputs([timed[row] for row in rows.tolist()])
             self.groups[kind].add(chosen)
 
+    def absorb(self, other: "Collector") -> None:
+        """Take the columns of `other`, which has collected the events behind these with the same origin."""
+        names = _translation(self.names, other.names)
+        inputs = _translation(self.inputs, other.inputs)
+        lanes = _translation(self.lanes.numbers, other.lanes.numbers)
+        tables = {"name": names, "tid": lanes, **dict.fromkeys(INPUTS, inputs)}
+        for kind, group in other.groups.items():
+            for key, parts in group.parts.items():
+                table = tables.get(key)
+                known = parts if table is None else [table[part] for part in parts]
+                self.groups[kind].parts.setdefault(key, []).extend(known)
+        self.num_events += other.num_events
+        self.num_timed += other.num_timed
+        self.num_untimed += other.num_untimed
+
     def _add_others(self, events: list[Event]) -> list[Event]:
-        """Take the allocators' events; return the spans that end here."""
+        """Take the allocators' events; return the spans that end here and have a time."""
         phases = list(map(attrgetter("ph"), events))
         if "i" in phases:
             memory = [event for event in events if event.name == "[memory]" and event.ts is not None]
             if memory:
                 self.groups[Kind.MEMORY].add(self._columns(memory) | _arguments(memory, ARGUMENTS[Kind.MEMORY]))
-        return self.pairing.spans(events) if "B" in phases or "E" in phases else []
+        spans = self.pairing.spans(events) if "B" in phases or "E" in phases else []
+        timed = [span for span in spans if span.ts is not None and span.dur is not None]
+        self.num_untimed += len(spans) - len(timed)
+        return timed
 
     def _kinds_of(self, timed: list[Event]) -> npt.NDArray[np.int8]:
         kinds = self._kinds
@@ -161,6 +182,11 @@ class Collector:
         return columns
 
 
+def _translation(into: Interned[KeyT], numbered: Interned[KeyT]) -> npt.NDArray[np.int32]:
+    """For each number of `numbered` that of `into`; the last stands for ABSENT, which is -1."""
+    return np.array([*(into[key] for key in numbered), ABSENT], np.int32)
+
+
 def _arguments(events: list[Event], keys: tuple[str, ...]) -> dict[str, npt.NDArray[np.generic]]:
     args = [event.args or _NO_ARGS for event in events]
     columns: dict[str, npt.NDArray[np.generic]] = {}
@@ -178,10 +204,13 @@ def _arguments(events: list[Event], keys: tuple[str, ...]) -> dict[str, npt.NDAr
 
 
 def _since(origin: int | float, times: list[int | float]) -> Floats:
-    """A column of differences. Python's integers subtract exactly, beyond the 2**53 of a float.
+    """A column of differences. Integers subtract exactly, beyond the 2**53 of a float.
 
     Integers beyond any float become infinite, which no event's time can be.
     """
+    column = np.array(times)
+    if column.dtype == np.float64 and abs(origin) < 2**53:
+        return np.asarray(column - origin, np.float64)
     try:
         return np.array([time - origin for time in times], np.float64)
     except OverflowError:

@@ -35,8 +35,9 @@ class EventStream:
     """Lists of events from blocks of JSON.
 
     After the iteration: `metadata` holds the other top-level keys, `found_events` is False where the document
-    is no trace, `cut_off` is True where it ends early, `goes_on` where something follows its end, `num_dropped`
-    counts events that no repair could read, `num_bare` those that were read without their arguments.
+    is no trace, `cut_off` is True where it ends early, `goes_on` where something follows its end, `has_tail` where
+    other keys follow the events, `num_dropped` counts events that no repair could read, `num_bare` those that were
+    read without their arguments.
     """
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
@@ -52,6 +53,7 @@ class EventStream:
         self.num_dropped = 0
         self.num_bare = 0
         self.goes_on = False
+        self.has_tail = False
 
     def __iter__(self) -> Iterator[list[Event]]:
         if not self._open():
@@ -206,6 +208,7 @@ class EventStream:
         if self._is_list or tail == b"":
             self.goes_on = bool(tail)
         elif tail != b"}":
+            self.has_tail = True
             self._add_metadata(self._without_rest(b"{" + tail))
 
     def _without_rest(self, text: bytes) -> bytes:

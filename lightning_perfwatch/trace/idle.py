@@ -145,13 +145,19 @@ def _stalls(trace: Trace, window: Window) -> Floats:
 def _given_to_syncs(length: Floats, late: Floats, held: Floats, caught_up: Bools) -> Floats:
     """The part of each gap that the delay by synchronisations explains; a gap uses the delay up."""
     given = np.zeros(len(length))
-    delay = 0.0
-    for row, (gap, part, added, ahead) in enumerate(
-        zip(length.tolist(), late.tolist(), held.tolist(), caught_up.tolist(), strict=True)
-    ):
-        delay = added if ahead else delay + added
-        given[row] = min(part, delay)
-        delay = max(delay - gap, 0.0)
+    gaps, parts, added, ahead = length.tolist(), late.tolist(), held.tolist(), caught_up.tolist()
+    delay, behind = 0.0, 0
+    for begin in np.flatnonzero(held > 0).tolist():
+        if begin < behind:
+            continue
+        # From here on until the delay is used up; between such stretches there is none.
+        for row in range(begin, len(gaps)):
+            delay = added[row] if ahead[row] else delay + added[row]
+            given[row] = min(parts[row], delay)
+            delay = max(delay - gaps[row], 0.0)
+            behind = row + 1
+            if delay == 0.0:
+                break
     return given
 
 

@@ -20,7 +20,7 @@ def union(intervals: Floats) -> Floats:
     """The union of any intervals (unsorted and overlapping ones too); touching ones become one."""
     rows = np.asarray(intervals, dtype=np.float64).reshape(-1, 2)
     rows = rows[rows[:, 1] > rows[:, 0]]
-    if len(rows) == 0:
+    if np.all(rows[1:, 0] > rows[:-1, 1]):  # a union already, or no row
         return rows
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     reached = np.maximum.accumulate(rows[:, 1])

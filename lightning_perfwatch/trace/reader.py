@@ -8,19 +8,27 @@ from pathlib import Path
 from lightning_perfwatch.trace.build import build_trace
 from lightning_perfwatch.trace.collector import Collector
 from lightning_perfwatch.trace.decode import EventStream
+from lightning_perfwatch.trace.parts import read_in_parts
 from lightning_perfwatch.trace.source import Source, TraceError
 from lightning_perfwatch.trace.trace import Trace
 
 __all__ = ["TraceError", "read_trace"]
 
+_CUT_OFF = "The file is cut off{}: what came after its last whole event is missing."
 
-def read_trace(path: Path) -> Trace:
+
+def read_trace(path: Path, num_processes: int = 1) -> Trace:
     """Read a Kineto trace, `.json` or `.json.gz` (the content decides, not the name).
+
+    A large plain file is read by up to `num_processes` processes; what comes of it is the same.
 
     Raises TraceError, one sentence naming the file and the remedy, for a file that gives no event at all; of
     a damaged one it takes what can be read and says in `left_out` what is missing.
     """
     path = Path(path)
+    whole = read_in_parts(path, num_processes) if num_processes > 1 else None
+    if whole is not None:
+        return build_trace(path, whole.metadata, whole.collector, [_CUT_OFF.format("")] if whole.cut_off else [])
     source = Source(path)
     stream = EventStream(source.blocks())
     collector = Collector()
@@ -46,7 +54,7 @@ def _left_out(source: Source, stream: EventStream) -> list[str]:
     said = []
     if stream.cut_off:
         why = f" ({source.damage})" if source.damage else ""
-        said.append(f"The file is cut off{why}: what came after its last whole event is missing.")
+        said.append(_CUT_OFF.format(why))
     elif source.damage:
         said.append(f"Reading ended early: {source.damage}.")
     if stream.goes_on:

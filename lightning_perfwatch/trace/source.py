@@ -2,6 +2,7 @@
 
 import codecs
 import itertools
+import math
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +18,16 @@ class TraceError(ValueError):
 
 
 class Source:
-    """Iterates over the uncompressed blocks of a file; `damage` says why the data ended early, if it did."""
+    """Iterates over the uncompressed blocks of a file; `damage` says why the data ended early, if it did.
 
-    def __init__(self, path: Path) -> None:
+    Of a plain file `begin` and `end` cut out a range of bytes; `end` is None for the rest of it.
+    """
+
+    def __init__(self, path: Path, begin: int = 0, end: int | None = None) -> None:
         self.path = path
         self.damage: str | None = None
+        self._begin = begin
+        self._end = end
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the content; an unreadable file raises TraceError, a damaged one ends with `damage` set."""
@@ -30,8 +36,8 @@ class Source:
                 magic = file.read(2)
                 if not magic:
                     raise TraceError(f"{self.path} is empty: record the trace again.")
-                file.seek(0)
-                yield from _utf8(self._gunzip(file) if magic == _GZIP else _plain(file))
+                file.seek(self._begin)
+                yield from _utf8(self._gunzip(file) if magic == _GZIP else _plain(file, self._end))
         except FileNotFoundError:
             raise TraceError(f"{self.path} does not exist: check the path.") from None
         except IsADirectoryError:
@@ -93,6 +99,8 @@ def _undamaged(inflater: "zlib._Decompress", data: bytes) -> bytes:
     return b"".join(found)
 
 
-def _plain(file: BinaryIO) -> Iterator[bytes]:
-    while block := file.read(BLOCK_BYTES):
+def _plain(file: BinaryIO, end: int | None) -> Iterator[bytes]:
+    left = math.inf if end is None else end - file.tell()
+    while block := file.read(int(min(BLOCK_BYTES, left))):
+        left -= len(block)
         yield block

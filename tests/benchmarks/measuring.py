@@ -10,6 +10,7 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +18,16 @@ from pathlib import Path
 from typing import TypeVar
 
 ROOT = Path(__file__).parents[2]
+_SAMPLE_S = 0.005
 Measured = TypeVar("Measured")
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one child process cost: itself and the children that it waited for."""
+    """What one child process cost: itself and the children that it waited for.
+
+    ``peak_bytes`` is the most that it and its children held together: memory that is shared is counted for each.
+    """
 
     wall_s: float
     cpu_s: float
@@ -61,17 +66,45 @@ def measure(command: Sequence[str], one_core: bool = False) -> Run:
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        preexec_fn=bind if one_core else None,  # noqa: PLW1509 - this process has no threads
+        preexec_fn=bind if one_core else None,  # noqa: PLW1509 - no thread of this process runs now
     ) as process:
         assert process.stderr is not None
+        family = _Family(process.pid)
         words = process.stderr.read().decode(errors="replace")
         _, wait_status, usage = os.wait4(process.pid, 0)
         wall_s = time.perf_counter() - start_s
         process.returncode = os.waitstatus_to_exitcode(wait_status)
+        family.over.set()
     if process.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} ended with status {process.returncode}: {words[-300:].strip()}")
     unit_bytes = 1 if sys.platform == "darwin" else 1024
-    return Run(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit_bytes)
+    peak_bytes = max(usage.ru_maxrss * unit_bytes, family.peak_bytes)
+    return Run(wall_s, usage.ru_utime + usage.ru_stime, peak_bytes)
+
+
+class _Family(threading.Thread):
+    """Watches the memory of a process and its children until `over` is set; sees nothing where there is no /proc."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self._pid = pid
+        self.over = threading.Event()
+        self.peak_bytes = 0
+        self.start()
+
+    def run(self) -> None:
+        while not self.over.wait(_SAMPLE_S):
+            self.peak_bytes = max(self.peak_bytes, _resident_bytes(self._pid))
+
+
+def _resident_bytes(pid: int) -> int:
+    """Of a process and its children, together."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        own = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+    return own + sum(_resident_bytes(int(child)) for child in children)
 
 
 def interleaved(

@@ -70,6 +70,8 @@ def test_the_position_in_an_open_file_is_told(tmp_path: Path) -> None:
         file.read(1_000_000)
         assert reading([os.getpid()], [trace]) == "a.json 1 of 3 MB"
         assert reading([os.getpid()], [tmp_path]) == "a.json 1 of 3 MB"
+        assert reading([os.getpid()], [trace], num_parts=2) == "a.json 2 of 3 MB"
+        assert reading([os.getpid()], [trace], num_parts=8) == "a.json 3 of 3 MB"
     assert reading([os.getpid(), 2**30], [trace]) == "a.json (3 MB)"
     assert reading([], [tmp_path / "absent"]) == "absent"
     assert reading([], [trace, tmp_path]) == "analysing"
