@@ -27,7 +27,15 @@ from lightning_perfwatch.measurements import (
     SyncSite,
     Window,
 )
-from lightning_perfwatch.trace import DeviceBreakdown, OpTotal, top_ops
+from lightning_perfwatch.trace import (
+    DeviceBreakdown,
+    DeviceStep,
+    HostStep,
+    OpTotal,
+    device_steps,
+    host_steps,
+    top_ops,
+)
 
 SCHEMA_VERSION = 1
 NUM_TOP_OPS = 10
@@ -92,6 +100,7 @@ class Report:
     """A finished analysis; see :func:`to_json` for its stored form.
 
     ``directory`` is the run directory; a report of traces alone has ``source`` instead, the file that it shows.
+    ``host_steps`` and ``device_steps`` are the single complete steps of the trace.
     """
 
     run: RunInfo | None = None
@@ -110,6 +119,8 @@ class Report:
     notes: tuple[str, ...] = ()
     window_s: float | None = None
     devices: tuple[DeviceBreakdown, ...] = ()
+    host_steps: tuple[HostStep, ...] = ()
+    device_steps: tuple[DeviceStep, ...] = ()
     directory: str | None = None
     source: str | None = None
 
@@ -140,6 +151,8 @@ class Report:
             notes=(*evidence.notes, *_noise(_step_time(evidence.steps)), *(() if trace is None else trace.left_out)),
             window_s=None if parts is None else parts.window_s,
             devices=() if parts is None else parts.devices,
+            host_steps=() if trace is None else host_steps(trace),
+            device_steps=() if trace is None else device_steps(trace),
             directory=directory,
             source=source,
         )

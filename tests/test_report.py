@@ -25,6 +25,8 @@ CONTRACT = {
     "ranks",
     "window_s",
     "devices",
+    "host_steps",
+    "device_steps",
 }
 
 

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from lightning_perfwatch.report import Report
-from lightning_perfwatch.reporters.outline import Card, Fact, Outline, Part, outline
+from lightning_perfwatch.reporters.outline import Card, Outline, Part, outline
+from lightning_perfwatch.reporters.wording import Fact
 
 # Both renderers know these escapes; a backslash before "|", "<" or "~" is shown by one of them.
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "~": "&#126;"}

@@ -14,8 +14,10 @@ from pathlib import Path
 from lightning_perfwatch.finding import Finding
 from lightning_perfwatch.measurements import RankSummary, RunInfo, Window
 from lightning_perfwatch.report import Report
+from lightning_perfwatch.reporters.trace_facts import device_facts, host_facts
 from lightning_perfwatch.reporters.wording import (
     NOT_MEASURED,
+    Fact,
     amount,
     clean,
     duration,
@@ -25,17 +27,8 @@ from lightning_perfwatch.reporters.wording import (
     percent,
 )
 from lightning_perfwatch.run_directory import RunDirectory
-from lightning_perfwatch.trace import DeviceBreakdown
 
 NOTHING_FOUND = "No bottleneck found."
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A name and what is known of it."""
-
-    name: str
-    value: str
 
 
 @dataclass(frozen=True)
@@ -64,7 +57,8 @@ class Card:
 class Outline:
     """The contents of a report; an empty part has nothing to say and is left out.
 
-    ``step`` are the parts of the mean step, ``step_total`` is the step. ``skipped`` has the rules by reason.
+    ``step`` are the parts of the mean step, ``step_total`` is the step. ``devices`` are host and devices in the
+    profiled window. ``skipped`` has the rules by reason.
     """
 
     headline: str
@@ -97,7 +91,7 @@ def outline(report: Report) -> Outline:
         step=tuple(parts),
         step_total=Part("step", durations([step_s], step_s)[0], percent(1.0), 1.0) if parts else None,
         outside=_outside(report.wall_s),
-        devices=tuple(_device(device) for device in report.devices),
+        devices=(*host_facts(report.host_steps), *device_facts(report.devices, report.device_steps)),
         operations=tuple(
             Part(clean(op.name), duration(op.self_s), percent(op.share), op.share) for op in report.top_ops
         ),
@@ -158,7 +152,7 @@ def _window_steps(report: Report) -> str:
     """Which steps the window holds that the trace's figures are of, if that is known."""
     read = [window for window in report.windows if window.trace is not None]
     if not read:
-        return ""
+        return f", {len(report.host_steps)} steps" if len(report.host_steps) > 1 else ""
     window = min(read, key=lambda window: (window.rank, window.partial, -window.first_step))
     return f", {window.num_steps} steps from step {window.first_step} on"
 
@@ -178,20 +172,6 @@ def _outside(wall_s: dict[str, float] | None) -> str | None:
         return None
     parts = ", ".join(f"{label(name)} {duration(value)}" for name, value in others.items())
     return f"{parts} ({percent(sum(others.values()) / total_s)} of {duration(total_s)} wall clock)"
-
-
-def _device(device: DeviceBreakdown) -> Fact:
-    said = [device.name] if device.name else []
-    said.append(f"busy {percent(device.busy_share)}")
-    if device.kernels_per_step is not None:
-        said.append(f"{amount(device.kernels_per_step)} kernels per step")
-    if device.kernel_median_us is not None:
-        said.append(f"median kernel {duration(device.kernel_median_us / 1e6)}")
-    said.append(f"copies {percent(device.copy_share)}")
-    if device.communication_share:
-        exposed = percent(device.exposed_communication_share)
-        said.append(f"communication {percent(device.communication_share)}, exposed {exposed}")
-    return Fact(f"device {device.index}", clean(", ".join(said)))
 
 
 def _card(finding: Finding, several_ranks: bool) -> Card:

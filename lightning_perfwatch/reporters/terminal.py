@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
 
 from lightning_perfwatch.report import Report
-from lightning_perfwatch.reporters.outline import Card, Fact, Outline, Part, outline
+from lightning_perfwatch.reporters.outline import Card, Outline, Part, outline
+from lightning_perfwatch.reporters.wording import Fact
 
 if TYPE_CHECKING:
     from rich.console import Console

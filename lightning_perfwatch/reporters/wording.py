@@ -5,9 +5,19 @@ Pure functions from values to text. Knows nothing of reports.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 NOT_MEASURED = "not measured"
 
 _LABELS = {"callbacks": "callbacks and logging", "capture": "profiling"}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A name and what is known of it."""
+
+    name: str
+    value: str
 
 
 def clean(text: str) -> str:

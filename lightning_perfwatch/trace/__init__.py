@@ -8,19 +8,24 @@ from lightning_perfwatch.trace.host_breakdown import HostBreakdown, host_breakdo
 from lightning_perfwatch.trace.operators import OpTotal, calls_per_step, top_launchers, top_ops
 from lightning_perfwatch.trace.reader import TraceError, read_trace
 from lightning_perfwatch.trace.step_breakdown import StepBreakdown, step_breakdowns
+from lightning_perfwatch.trace.step_rows import DeviceStep, HostStep, device_steps, host_steps
 from lightning_perfwatch.trace.trace import Trace
 
 __all__ = [
     "Breakdown",
     "DeviceBreakdown",
+    "DeviceStep",
     "HostBreakdown",
+    "HostStep",
     "OpTotal",
     "StepBreakdown",
     "Trace",
     "TraceError",
     "breakdown",
     "calls_per_step",
+    "device_steps",
     "host_breakdown",
+    "host_steps",
     "read_trace",
     "step_breakdowns",
     "top_launchers",
