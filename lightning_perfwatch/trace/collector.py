@@ -135,11 +135,10 @@ class Collector:
 
     def _add_others(self, events: list[Event]) -> list[Event]:
         """Take the allocators' events; return the spans that end here and have a time."""
-        phases = list(map(attrgetter("ph"), events))
-        if "i" in phases:
-            memory = [event for event in events if event.name == "[memory]" and event.ts is not None]
-            if memory:
-                self.groups[Kind.MEMORY].add(self._columns(memory) | _arguments(memory, ARGUMENTS[Kind.MEMORY]))
+        memory = [e for e in events if e.ph == "i" and e.name == "[memory]" and e.ts is not None]
+        if memory:
+            self.groups[Kind.MEMORY].add(self._columns(memory) | _arguments(memory, ARGUMENTS[Kind.MEMORY]))
+        phases = set(map(attrgetter("ph"), events))
         spans = self.pairing.spans(events) if "B" in phases or "E" in phases else []
         timed = [span for span in spans if span.ts is not None and span.dur is not None]
         self.num_untimed += len(spans) - len(timed)

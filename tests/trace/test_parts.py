@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightning_perfwatch.trace import Trace, parts, read_trace
+from lightning_perfwatch.trace import Trace, TraceError, parts, read_trace
 from lightning_perfwatch.trace.collector import Collector
 from lightning_perfwatch.trace.columns import Kind
 from lightning_perfwatch.trace.decode import EventStream
 from lightning_perfwatch.trace.parts import Part, read_in_parts
 from tests.trace.factories import Json, call, document, event, kernel, op, step
+from tests.trace.mutations import mutate
 
 MEMORY = {"ph": "i", "name": "[memory]", "cat": "cpu_instant_event", "pid": 100, "tid": 100, "ts": 5.25}
 
@@ -39,12 +40,17 @@ def whole(found: Part | None) -> Part:
     return found
 
 
-def columns(found: Any) -> dict[str, Any]:
-    """Everything in a Trace, flat."""
+def columns(found: Any, threads: Any = ()) -> dict[str, Any]:
+    """Everything in a Trace, flat; threads by their ids, since who reads first may number them."""
     flat: dict[str, Any] = {}
+    threads = getattr(found, "threads", threads)
     for key, value in vars(found).items():
-        inner = hasattr(value, "__dataclass_fields__")
-        flat |= {f"{key}.{name}": one for name, one in columns(value).items()} if inner else {key: value}
+        if key == "tid":
+            flat[key] = [threads[row] for row in value]
+        elif hasattr(value, "__dataclass_fields__"):
+            flat |= {f"{key}.{name}": one for name, one in columns(value, threads).items()}
+        else:
+            flat[key] = set(value) if key == "threads" else value
     return flat
 
 
@@ -178,6 +184,30 @@ def test_no_child_outlives_the_reading(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(started) == 1
     with pytest.raises(ProcessLookupError):
         os.kill(started[0], 0)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_damaged_files_give_the_same(tmp_path: Path) -> None:
+    whole_file = json.dumps(document(*some_events(60))).encode()
+    path = tmp_path / "a.json"
+    num_cut = 0
+    for seed in range(24):
+        path.write_bytes(mutate(whole_file, random.Random(seed)))
+        num_cut += read_in_parts(path, 2) is not None if has_events(path) else 0
+        if has_events(path):
+            assert_same(read_trace(path, 2), read_trace(path))
+        else:
+            with pytest.raises(TraceError):
+                read_trace(path, 2)
+    assert num_cut  # some damage does no harm to the parts
+
+
+def has_events(path: Path) -> bool:
+    try:
+        read_trace(path)
+    except TraceError:
+        return False
+    return True
 
 
 def test_absorbing_numbers_names_anew() -> None:
