@@ -54,6 +54,8 @@ def count_flops(ops: Iterable[Op]) -> StepFlops:
     recomputation looks like the backward pass, which is therefore taken to cost at most twice the forward pass.
     """
     spans = _nest(ops)
+    if any(span.op.name.endswith("(dynamo_timed)") for span in spans):
+        return StepFlops(reason="torch.compile was at work in the step that was counted")
     uncountable = next((span for span in spans if _is_uncountable(span)), None)
     if uncountable is not None:
         return StepFlops(reason=f"the FLOPs of {uncountable.op.name} can't be told from its arguments")
@@ -63,9 +65,12 @@ def count_flops(ops: Iterable[Op]) -> StepFlops:
     for span in spans:
         if not _is_counted(span) or _is_recomputed(span) or optimizer.holds(span):
             continue
-        flops = _FORMULAS[span.op.name](span.op)
+        try:
+            flops = _FORMULAS[span.op.name](span.op)
+        except (IndexError, TypeError, ValueError):  # another form of the operator than the formula is for
+            flops = None
         if flops is None:
-            return StepFlops(reason=f"{span.op.name} has arguments without shapes")
+            return StepFlops(reason=f"the FLOPs of {span.op.name} can't be told from its arguments")
         by_dtype[_DTYPES.get(next(iter(span.op.dtypes), ""), "other")] += flops
         region = next((_COMPILED[above.op.name] for above in span.above() if above.op.name in _COMPILED), None)
         if region is not None:
@@ -91,6 +96,11 @@ class _Span:
         while span is not None:
             yield span
             span = span.parent
+
+    def below(self) -> Iterable[_Span]:
+        for inner in self.inner:
+            yield inner
+            yield from inner.below()
 
 
 def _nest(ops: Iterable[Op]) -> list[_Span]:
@@ -118,13 +128,7 @@ def _is_counted(span: _Span) -> bool:
     if name not in _FORMULAS or any(above.op.name in _OPAQUE for above in span.above() if above.op.name != name):
         return False
     kinds = {name} if name in _OPAQUE else set(_FORMULAS)
-    below = list(span.inner)
-    while below:
-        inner = below.pop()
-        if inner.op.name in kinds:
-            return False
-        below += inner.inner
-    return True
+    return not any(inner.op.name in kinds for inner in span.below())
 
 
 def _is_uncountable(span: _Span) -> bool:

@@ -31,10 +31,12 @@ class StepCount:
         self._rival = rival
         self.result: StepFlops | None = None
 
+    def skip(self, reason: str) -> None:
+        """No step is to be counted, for this reason."""
+        self.result = StepFlops(reason=reason)
+
     def begin_step(self) -> None:
-        """Record from here, unless a step has been counted already."""
-        if self.result is not None or self._capture.is_on:
-            return
+        """Record from here."""
         reason = self._rival() or _hidden_by_compiler()
         try:
             if reason is None:
@@ -42,17 +44,17 @@ class StepCount:
         except CaptureError as error:
             reason = str(error)
         if reason is not None:
-            self.result = StepFlops(reason=f"the step's operators could not be recorded: {reason}")
+            self.skip(f"the step's operators could not be recorded: {reason}")
 
     def end_step(self) -> None:
         """Record no longer, and count."""
         if self._capture.gave_way:
-            self.result = StepFlops(reason="the step's operators could not be recorded: another profiler was started")
+            self.skip("the step's operators could not be recorded: another profiler was started")
         elif self._capture.is_on:
             try:
                 self.result = count_flops(_ops(self._capture.take_trial()))
             except CaptureError as error:
-                self.result = StepFlops(reason=f"the step's operators could not be recorded: {error}")
+                self.skip(f"the step's operators could not be recorded: {error}")
 
     def discard(self) -> None:
         """Record no longer and keep nothing; safe to call at any time."""
@@ -87,7 +89,13 @@ def _hidden_by_compiler() -> str | None:
     from torch._dynamo import eval_frame
     from torch._inductor import config
 
-    chosen: list[dict[str, Any]] = [{name: getattr(config, name) for name in ("max_autotune", "max_autotune_gemm")}]
+    chosen: list[dict[str, Any]] = [
+        {
+            "max_autotune": config.max_autotune,
+            "max_autotune_gemm": config.max_autotune_gemm,
+            "triton.cudagraphs": config.triton.cudagraphs,
+        }
+    ]
     chosen += [getattr(backend, "config", {}) or {} for backend in eval_frame.cached_backends.values()]
     for options in chosen:
         for name, value in options.items():

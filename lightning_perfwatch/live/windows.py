@@ -31,7 +31,7 @@ class Windows:
         capture: records; None where this process is not to record.
         trial_steps: how many warmup steps the trial takes, so that it holds an optimizer step.
         rival: who else profiles, in words; asked before each window.
-        count: counts the FLOPs of the first audited step; None where this process is not to.
+        count: counts the FLOPs of the last audited step; None where this process is not to.
     """
 
     def __init__(
@@ -50,6 +50,9 @@ class Windows:
         self._trial_steps = min(trial_steps, schedule.warmup)
         self._rival = rival
         self._count = count
+        self._counting = False
+        if count is not None and schedule.audit[-1] == 0:  # tracing and sharding try operators on fake tensors there
+            count.skip("the one audited step is the run's first, in which much is done only once")
         self._audit = SyncAudit()
         self._load_watch = LoadWatch(loader)
         self._auditing = False
@@ -93,7 +96,7 @@ class Windows:
     def step_started(self) -> None:
         """The Trainer's hook before a step; the loader may not have been asked, since the step does so itself."""
         if self._auditing:
-            if self._count is not None:
+            if self._counting and self._count is not None:
                 with self._timer.capture:
                     self._count.begin_step()
             self._audit.begin_step()
@@ -104,7 +107,7 @@ class Windows:
         """The step number ``step`` is complete; the window that closes with it, if one does."""
         if self._auditing:
             self._audit.end_step()
-            if self._count is not None:
+            if self._counting and self._count is not None:
                 with self._timer.capture:
                     self._count.end_step()
         closed = None
@@ -121,6 +124,7 @@ class Windows:
         """Get ready for the step number ``step``."""
         action = self._schedule.action(step)
         self._auditing = action is Action.AUDIT
+        self._counting = self._auditing and 0 < step == self._schedule.audit[-1]
         if self._capture is not None and action in (Action.WARMUP, Action.ACTIVE):
             try:
                 with self._timer.capture:
