@@ -91,8 +91,10 @@ class FlopMeter:
         sums = self._clean if self._clean.num_steps else self._all
         result = None if self.count is None else self.count.result
         per_batch: float | None = None
-        if self._user is not None:
+        if callable(self._user):
             per_batch = None if sums.flops is None or not sums.num_steps else sums.flops / sums.num_steps
+        elif self._user is not None:
+            per_batch = self._user
         elif result is not None and result.flops is not None:
             mean_tokens = None if sums.tokens is None or not sums.num_steps else sums.tokens / sums.num_steps
             per_batch = self._scaled(result.flops, mean_tokens)
@@ -148,7 +150,8 @@ class FlopMeter:
         if per_batch is None:
             result = None if self.count is None else self.count.result
             if self._user is not None:
-                return "flops_per_batch gave no number for some batch"
+                ended = "the run ended before the first step was over"
+                return "flops_per_batch gave no number for some batch" if self._all.num_steps else ended
             why = "the run ended before a step was counted" if result is None else result.reason
             return f"{why}; give flops_per_batch to have it"
         if peak is not None:
