@@ -65,6 +65,9 @@ class PerfWatch(Callback):
         ignore: ids of rules that stay silent.
         quiet: print nothing; the report is still written.
         trace: what a trace records and how large it may become.
+        flops_per_batch: the model FLOPs of one batch on one device, forward and backward: a number or a function of
+            the batch; None takes the LightningModule's own ``flops_per_batch``, or counts them in one step.
+        peak_tflops: the device's dense peak in 1e12 FLOP/s; None looks it up by the device's name.
 
     Raises:
         ValueError: an argument can't be used; the message names it, the value and the remedy.
@@ -82,8 +85,22 @@ class PerfWatch(Callback):
         ignore: Iterable[str] = (),
         quiet: bool = False,
         trace: TraceOptions | None = None,
+        flops_per_batch: float | Callable[[Any], float] | None = None,
+        peak_tflops: float | None = None,
     ) -> None:
-        self.config = PerfWatchConfig(schedule, tokens, ranks, dir, rules, ignore, quiet, trace)  # type: ignore[arg-type]
+        settings: tuple[Any, ...] = (
+            schedule,
+            tokens,
+            ranks,
+            dir,
+            rules,
+            ignore,
+            quiet,
+            trace,
+            flops_per_batch,
+            peak_tflops,
+        )
+        self.config = PerfWatchConfig(*settings)
         self.report: Report | None = None
         self._session: Session | None = None  # until it is concluded
         self._live: Session | None = None  # as long as it measures

@@ -35,6 +35,9 @@ class PerfWatchConfig:
         ignore: ids of rules that stay silent.
         quiet: print nothing; the report is still written.
         trace: what a trace records; a mapping is read as the fields of TraceOptions.
+        flops_per_batch: the model FLOPs of one batch on one device: a number, a function of the batch, or None to
+            take the module's own or count them.
+        peak_tflops: the device's dense peak in 1e12 FLOP/s; None looks it up.
 
     Raises:
         ValueError: a value can't be used; the message names the field, the value and the remedy.
@@ -48,6 +51,8 @@ class PerfWatchConfig:
     ignore: tuple[str, ...] = ()
     quiet: bool = False
     trace: TraceOptions = field(default_factory=TraceOptions)
+    flops_per_batch: float | Callable[[Any], float] | None = None
+    peak_tflops: float | None = None
 
     def __post_init__(self) -> None:
         checked = {
@@ -59,6 +64,10 @@ class PerfWatchConfig:
             "ignore": _ignore(self.ignore),
             "quiet": _flag("quiet", self.quiet),
             "trace": _part("trace", TraceOptions, self.trace),
+            "flops_per_batch": self.flops_per_batch
+            if callable(self.flops_per_batch)
+            else _positive("flops_per_batch", self.flops_per_batch, "a callable"),
+            "peak_tflops": _positive("peak_tflops", self.peak_tflops),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -124,6 +133,8 @@ class _Plain:
     rules: Any = None
     ignore: list[str] = field(default_factory=list)
     quiet: bool = False
+    flops_per_batch: Any = None
+    peak_tflops: float | None = None
 
 
 def _plain_mapping(source: Any) -> dict[str, Any]:
@@ -203,6 +214,14 @@ def _tokens(value: Any) -> Any:
     if value is None or callable(value) or (isinstance(value, str) and value):
         return value
     raise ValueError(f"tokens must be the key of the token ids, a callable or None, got {value!r}.")
+
+
+def _positive(name: str, value: Any, *others: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf"):
+        return float(value)
+    raise ValueError(f"{name} must be {', '.join(('a positive number', *others))} or None, got {value!r}.")
 
 
 def _ranks(value: Any) -> str | tuple[int, ...]:

@@ -17,6 +17,7 @@ from lightning_perfwatch.measurements import (
     PHASES,
     Counted,
     EpochStart,
+    Flops,
     HookTime,
     LoaderInfo,
     LoadProbe,
@@ -49,6 +50,7 @@ class Evidence:
     syncs: SyncSites | None = None
     epoch_starts: tuple[EpochStart, ...] | None = None
     counted: Counted | None = None
+    flops: Flops | None = None
     windows: tuple[Window, ...] = ()
     overhead: Overhead | None = None
     ranks: tuple[RankSummary, ...] = ()
@@ -77,6 +79,7 @@ TRACE_ALONE = dict.fromkeys(
         "syncs",
         "epoch_starts",
         "counted",
+        "flops",
         "overhead",
         "wall_s",
     ),

@@ -197,6 +197,22 @@ class Counted:
 
 
 @dataclass(frozen=True)
+class Flops:
+    """Model FLOPs of a mean judged batch of this process, forward and backward, and its device's dense peak.
+
+    ``source`` is ``counted`` (from the operators of one step) or ``user``; ``dtype`` is the kind of numbers that the
+    peak is of; ``reason`` says what is not known of the two, and why.
+    """
+
+    flops_per_batch: float | None = None
+    source: str | None = None
+    dtype: str | None = None
+    peak_flops_per_s: float | None = None
+    peak_source: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
 class Window:
     """One profiled window: ``trace`` is the file's name in the run directory, None when no file came of it."""
 

@@ -19,6 +19,7 @@ from lightning_perfwatch.measurements import (
     PHASES,
     Counted,
     EpochStart,
+    Flops,
     Interval,
     Overhead,
     RankSummary,
@@ -56,7 +57,8 @@ class StepTime:
 class Throughput:
     """Rates over the time spent on training, summed over all ranks; None where they can't be told.
 
-    ``tokens_per_s_rank`` is this rank's own part of ``tokens_per_s``.
+    ``tokens_per_s_rank`` is this rank's own part of ``tokens_per_s``. ``model_tflops_per_s`` and ``mfu`` are those of
+    this rank's device: the model's own work in 1e12 FLOP/s, and its share (0..1) of the device's dense peak.
     """
 
     tokens_per_s: float | None = None
@@ -66,6 +68,7 @@ class Throughput:
     mfu: float | None = None
     tokens_per_s_rank: float | None = None
     samples_per_s_rank: float | None = None
+    model_tflops_per_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,7 @@ class Report:
     syncs: tuple[SyncSite, ...] = ()
     epoch_starts: tuple[EpochStart, ...] = ()
     counted: Counted | None = None
+    flops: Flops | None = None
     notes: tuple[str, ...] = ()
     window_s: float | None = None
     devices: tuple[DeviceBreakdown, ...] = ()
@@ -148,6 +152,7 @@ class Report:
             syncs=() if evidence.syncs is None else evidence.syncs.sites,
             epoch_starts=evidence.epoch_starts or (),
             counted=evidence.counted,
+            flops=evidence.flops,
             notes=(*evidence.notes, *_noise(_step_time(evidence.steps)), *(() if trace is None else trace.left_out)),
             window_s=None if parts is None else parts.window_s,
             devices=() if parts is None else parts.devices,
@@ -213,6 +218,8 @@ def _throughput(evidence: Evidence) -> Throughput:
     if evidence.counted is None:
         return Throughput(step_time_s=step_time)
     own = Rates.of(evidence.counted)
+    flops_per_s = _flops_per_s(evidence.flops, own.steps_per_s)
+    peak_flops_per_s = None if evidence.flops is None else evidence.flops.peak_flops_per_s
     return Throughput(
         tokens_per_s=_sum_over_ranks([r.tokens_per_s for r in evidence.ranks], own.tokens_per_s),
         samples_per_s=_sum_over_ranks([r.samples_per_s for r in evidence.ranks], own.samples_per_s),
@@ -220,7 +227,15 @@ def _throughput(evidence: Evidence) -> Throughput:
         step_time_s=step_time,
         tokens_per_s_rank=own.tokens_per_s,
         samples_per_s_rank=own.samples_per_s,
+        model_tflops_per_s=None if flops_per_s is None else flops_per_s / 1e12,
+        mfu=None if flops_per_s is None or peak_flops_per_s is None else flops_per_s / peak_flops_per_s,
     )
+
+
+def _flops_per_s(flops: Flops | None, batches_per_s: float | None) -> float | None:
+    if flops is None or flops.flops_per_batch is None or batches_per_s is None:
+        return None
+    return flops.flops_per_batch * batches_per_s
 
 
 def _judged(intervals: tuple[Interval, ...]) -> list[Interval]:

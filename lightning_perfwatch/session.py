@@ -55,6 +55,8 @@ class Session:
             tokens=config.tokens,
             directory=place.path if config.records_on(trainer.global_rank) else None,
             options=config.trace,
+            flops_per_batch=config.flops_per_batch,
+            peak_tflops=config.peak_tflops,
         )
         if place.reason is not None:
             self._fit.note(f"no trace and no report are written: {place.reason}")

@@ -521,7 +521,8 @@ def test_scalars_and_report_are_seen_in_tensorboard(logger: str) -> None:
     """Through the user's TensorBoard logger; with any other, in event files of PerfWatch's own."""
     used = TensorBoardLogger(".", name="logs") if logger == "tensorboard" else CSVLogger(".", name="logs")
     train = DataLoader(TensorDataset(torch.arange(160).reshape(20, 8) % 32), batch_size=2)
-    fit(perfwatch(dir=None), Embeds(), train=train, logger=used, log_every_n_steps=2)
+    watch = perfwatch(dir=None, flops_per_batch=1e6, peak_tflops=1.0)  # then all of them are known
+    fit(watch, Embeds(), train=train, logger=used, log_every_n_steps=2)
 
     log_dir = Path("logs/version_0")
     shown = EventAccumulator(str(log_dir if logger == "tensorboard" else log_dir / "perfwatch")).Reload()

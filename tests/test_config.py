@@ -36,6 +36,14 @@ def test_yaml_dict_and_dictconfig_say_the_same(tmp_path: Path) -> None:
     assert from_file.ignore == ("slow-hook",)
 
 
+def test_flops_and_peak_are_numbers_or_a_function() -> None:
+    config = PerfWatchConfig.read(OmegaConf.create("flops_per_batch: 6e12\npeak_tflops: 989"))
+    assert config.flops_per_batch == 6e12
+    assert config.peak_tflops == 989.0
+    function = PerfWatchConfig.read({"flops_per_batch": len}).flops_per_batch
+    assert function is len
+
+
 def test_interpolations_are_resolved_and_targets_passed_over() -> None:
     config = OmegaConf.create(
         {"steps": 4, "perfwatch": {"_target_": "lightning_perfwatch.PerfWatch", "schedule": {"active": "${steps}"}}}
@@ -64,6 +72,11 @@ def test_objects_survive_in_a_dict() -> None:
         ({"tokens": "???"}, "'tokens' is mandatory"),
         ({"tokens": 3}, "tokens must be .* got 3"),
         ({"dir": "${nowhere}"}, "'dir' can't be read: .*nowhere"),
+        ({"flops_per_batch": "many"}, "flops_per_batch must be a positive number, a callable or None, got 'many'"),
+        ({"flops_per_batch": 0}, "flops_per_batch must be .* got 0"),
+        ({"flops_per_batch": True}, "flops_per_batch must be .* got True"),
+        ({"peak_tflops": -1}, "peak_tflops must be a positive number or None, got -1"),
+        ({"peak_tflops": "fast"}, "peak_tflops.*fast"),
         ({"quiet": "maybe"}, "quiet.*maybe"),
         ({"ranks": "rank1"}, "ranks must be .* got 'rank1'"),
         ({"ranks": [0, -1]}, "ranks must be "),

@@ -8,7 +8,7 @@ import pytest
 
 from lightning_perfwatch.diagnosis import Diagnosis
 from lightning_perfwatch.evidence import Evidence
-from lightning_perfwatch.measurements import PHASES, Counted, Interval, RankSummary, StepTimes
+from lightning_perfwatch.measurements import PHASES, Counted, Flops, Interval, RankSummary, StepTimes
 from lightning_perfwatch.report import Rates, Report, from_json, to_json
 from tests.reporters.factories import REPORTS, finding, report
 
@@ -65,6 +65,30 @@ def test_nothing_measured_is_none_everywhere() -> None:
     assert throughput.step_time_s is None
     assert throughput.mfu is None
     assert report_of(Evidence()).phases == {}
+
+
+def test_mfu_is_the_models_rate_over_the_devices_peak() -> None:
+    """Ten batches in two seconds on this rank, whatever other ranks do."""
+    flops = Flops(4e12, "counted", "bf16", 200e12, "a datasheet")
+    known = report_of(Evidence(counted=counted(interval()), flops=flops, ranks=(rank(0, 1.0), rank(1, 1.0))))
+
+    assert known.throughput.model_tflops_per_s == pytest.approx(20.0)
+    assert known.throughput.mfu == pytest.approx(0.1)
+    assert from_json(to_json(known)).flops == flops
+
+
+@pytest.mark.parametrize("flops", [None, Flops(), Flops(peak_flops_per_s=200e12)])
+def test_without_flops_there_is_no_mfu(flops: Flops | None) -> None:
+    throughput = report_of(Evidence(counted=counted(interval()), flops=flops)).throughput
+
+    assert (throughput.model_tflops_per_s, throughput.mfu) == (None, None)
+
+
+def test_without_a_peak_the_models_rate_stands_alone() -> None:
+    throughput = report_of(Evidence(counted=counted(interval()), flops=Flops(4e12, "counted"))).throughput
+
+    assert throughput.model_tflops_per_s == pytest.approx(20.0)
+    assert throughput.mfu is None
 
 
 def test_steps_that_were_never_taken_have_no_time_and_no_phases() -> None:

@@ -100,8 +100,15 @@ class Capture:
         Raises:
             CaptureError: the profiler can't be stopped.
         """
-        profiler = self._end()
-        self._mb_per_step = _exported_mb(profiler) / max(1, num_steps)
+        self._mb_per_step = _exported_mb(self.take_trial()) / max(1, num_steps)
+
+    def take_trial(self) -> Any:
+        """End a trial and hand over its stopped profiler.
+
+        Raises:
+            CaptureError: the profiler can't be stopped.
+        """
+        return self._end()
 
     def start(self, planned: range) -> str | None:
         """Record the steps ``planned``, or as many as ``max_trace_mb`` has room for: then the reason is returned.

@@ -19,6 +19,7 @@ from lightning_perfwatch.live.actions import checkpoint_keys
 from lightning_perfwatch.live.batch import BatchCounter
 from lightning_perfwatch.live.capture import Capture
 from lightning_perfwatch.live.clock import Device, DeviceMarks
+from lightning_perfwatch.live.flop_meter import FlopMeter, UserFlops
 from lightning_perfwatch.live.hook_places import located
 from lightning_perfwatch.live.loading import describe_loader, find_loader
 from lightning_perfwatch.live.metrics import MetricRow, RowSums
@@ -27,6 +28,7 @@ from lightning_perfwatch.live.ranks import RankPart
 from lightning_perfwatch.live.rivals import another_profiler
 from lightning_perfwatch.live.run_info import describe_run
 from lightning_perfwatch.live.schedule import Action, Schedule
+from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.steps import Kind, StepLog, epoch_starts, is_pure
 from lightning_perfwatch.live.throughput import Throughput
 from lightning_perfwatch.live.trace_options import TraceOptions
@@ -50,6 +52,7 @@ class FitWatch:
         tokens: how tokens are counted, see :class:`~lightning_perfwatch.live.batch.BatchCounter`.
         directory: where traces are written; None if this process records none.
         options: what a trace records.
+        flops_per_batch, peak_tflops: see :class:`~lightning_perfwatch.live.flop_meter.FlopMeter`.
     """
 
     def __init__(
@@ -62,6 +65,8 @@ class FitWatch:
         tokens: str | Callable[[Any], int] | None,
         directory: Path | None,
         options: TraceOptions,
+        flops_per_batch: UserFlops | None = None,
+        peak_tflops: float | None = None,
     ) -> None:
         self._trainer = trainer
         self._module = module
@@ -88,13 +93,17 @@ class FitWatch:
         self._was_clean = False
         self.is_disturbed = False
         self._first_global_step = trainer.global_step
+        rival = partial(another_profiler, trainer, own)
+        count = StepCount([self._device.type], rival) if trainer.global_rank == 0 else None
+        self._flops = FlopMeter.of_run(trainer, module, self._device, flops_per_batch, peak_tflops, count)
         self._windows = Windows(
             schedule,
             self._timer,
             loader,
             self._new_capture(directory, options, own),
             trial_steps=int(trainer.accumulate_grad_batches),
-            rival=partial(another_profiler, trainer, own),
+            rival=rival,
+            count=self._flops.count,
         )
         self._unknown_said = tokens is not None
         trainer.profiler = self._timer
@@ -149,13 +158,13 @@ class FitWatch:
             self._close_interval()
         self._was_clean = clean
         self._throughput.add(step_ns / 1e9, samples, tokens, clean=clean)
-        self._row.add(parts.phases_ns, samples, tokens)
+        self._row.add(parts.phases_ns, samples, tokens, self._flops.add(batch, tokens, clean=clean))
         self._step += 1
         due = self._is_row_due()
         if due:
             self._close_interval()
-        row_of_metrics = self._row.take(self._trainer.fit_loop.epoch_loop._batches_that_stepped) if due else None
-        return StepResult(window, row_of_metrics)
+        axis = self._trainer.fit_loop.epoch_loop._batches_that_stepped
+        return StepResult(window, self._row.take(axis, self._flops.peak_flops_per_s) if due else None)
 
     def outside_steps(self) -> AbstractContextManager[None]:
         """Within this context the time is PerfWatch's own and belongs to no step."""
@@ -203,7 +212,7 @@ class FitWatch:
         trainer = self._trainer
         own_s, num_steps = self._steps.own_hooks(self._timer.own_slots)
         wall_s = self._steps.wall_s()
-        notes = self._notes + self._windows.notes
+        notes = self._notes + self._windows.notes + self._flops.notes()
         others = [window for part in parts for window in part.windows if window.rank != trainer.global_rank]
         known = Evidence(
             run=describe_run(trainer, self._module, self._device),
@@ -214,6 +223,7 @@ class FitWatch:
             syncs=self._windows.syncs,
             epoch_starts=epoch_starts(self._timer.epoch_starts_ns, self._timer.num_epochs),
             counted=self._counted(),
+            flops=self._flops.flops(),
             windows=(*self._windows.done, *others),
             overhead=Overhead(hooks_s=own_s, num_steps=num_steps, capture_s=wall_s["capture"]),
             ranks=tuple(part.summary for part in parts if part.summary is not None) if len(parts) > 1 else (),

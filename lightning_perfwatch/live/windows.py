@@ -14,6 +14,7 @@ from lightning_perfwatch.live.loading import LoadWatch
 from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.rivals import profiler_on_thread
 from lightning_perfwatch.live.schedule import Action, Schedule
+from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.syncs import SyncAudit
 from lightning_perfwatch.measurements import LoadProbe, SyncSites, Window
 
@@ -30,6 +31,7 @@ class Windows:
         capture: records; None where this process is not to record.
         trial_steps: how many warmup steps the trial takes, so that it holds an optimizer step.
         rival: who else profiles, in words; asked before each window.
+        count: counts the FLOPs of the last audited step; None where this process is not to.
     """
 
     def __init__(
@@ -40,12 +42,17 @@ class Windows:
         capture: Capture | None,
         trial_steps: int = 1,
         rival: Callable[[], str | None] = profiler_on_thread,
+        count: StepCount | None = None,
     ) -> None:
         self._schedule = schedule
         self._timer = timer
         self._capture = capture
         self._trial_steps = min(trial_steps, schedule.warmup)
         self._rival = rival
+        self._count = count
+        self._counting = False
+        if count is not None and schedule.audit[-1] == 0:  # tracing and sharding try operators on fake tensors there
+            count.skip("the one audited step is the run's first, in which much is done only once")
         self._audit = SyncAudit()
         self._load_watch = LoadWatch(loader)
         self._auditing = False
@@ -89,6 +96,9 @@ class Windows:
     def step_started(self) -> None:
         """The Trainer's hook before a step; the loader may not have been asked, since the step does so itself."""
         if self._auditing:
+            if self._counting and self._count is not None:
+                with self._timer.capture:
+                    self._count.begin_step()
             self._audit.begin_step()
         elif self._capture is not None:
             self._capture.begin_step()
@@ -97,6 +107,9 @@ class Windows:
         """The step number ``step`` is complete; the window that closes with it, if one does."""
         if self._auditing:
             self._audit.end_step()
+            if self._counting and self._count is not None:
+                with self._timer.capture:
+                    self._count.end_step()
         closed = None
         if self._capture is not None and self._capture.gave_way:
             self.switch_off("tracing is off: another profiler was started in a step, and it has that step to itself")
@@ -111,6 +124,7 @@ class Windows:
         """Get ready for the step number ``step``."""
         action = self._schedule.action(step)
         self._auditing = action is Action.AUDIT
+        self._counting = self._auditing and 0 < step == self._schedule.audit[-1]
         if self._capture is not None and action in (Action.WARMUP, Action.ACTIVE):
             try:
                 with self._timer.capture:
@@ -149,6 +163,8 @@ class Windows:
         """The training is over, whatever its state: end everything; the partial window, if one was open."""
         self._timer.fetch_observer = None
         self._audit.end_step()
+        if self._count is not None:
+            self._count.discard()
         self._load_watch.end()
         if self._capture is None or not self._capture.is_on:
             return None

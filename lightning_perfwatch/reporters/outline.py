@@ -25,6 +25,7 @@ from lightning_perfwatch.reporters.wording import (
     label,
     large,
     percent,
+    utilisation,
 )
 from lightning_perfwatch.run_directory import RunDirectory
 
@@ -142,8 +143,9 @@ def _speed(report: Report) -> Iterable[Fact]:
     if speed.step_time_s is not None:
         p50, p95 = duration(speed.step_time_s.p50), duration(speed.step_time_s.p95)
         yield Fact("step time", f"p50 {p50}, p95 {p95}")
-    if speed.mfu is not None:
-        yield Fact("MFU", percent(speed.mfu))
+    flops_used = utilisation(speed.model_tflops_per_s, speed.mfu, report.flops)
+    if flops_used is not None:
+        yield Fact("model FLOPs", flops_used)
     if report.window_s is not None:
         yield Fact("profiled window", duration(report.window_s) + _window_steps(report))
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lightning_perfwatch.measurements import Flops
+
 NOT_MEASURED = "not measured"
 
 _LABELS = {"callbacks": "callbacks and logging", "capture": "profiling"}
@@ -52,6 +54,18 @@ def percent(share: float) -> str:
     if percentage == 0 or percentage >= 9.95:
         return f"{percentage:.0f} %"
     return "<0.1 %" if 0 < percentage < 0.05 else f"{percentage:.1f} %"
+
+
+def utilisation(model_tflops_per_s: float | None, mfu: float | None, flops: Flops | None) -> str | None:
+    """How much of a device the model uses: "403 TFLOP/s, MFU 41 % of 990 TFLOP/s in bf16 (its datasheet)"."""
+    said = [] if model_tflops_per_s is None else [f"{amount(model_tflops_per_s)} TFLOP/s"]
+    if mfu is not None:
+        peak_flops_per_s = None if flops is None else flops.peak_flops_per_s
+        of_peak = "" if peak_flops_per_s is None else f" of {amount(peak_flops_per_s / 1e12)} TFLOP/s"
+        kind = f" in {flops.dtype}" if flops is not None and flops.dtype and of_peak else ""
+        source = f" ({flops.peak_source})" if flops is not None and flops.peak_source and of_peak else ""
+        said.append(f"MFU {percent(mfu)}{of_peak}{kind}{source}")
+    return clean(", ".join(said)) or None
 
 
 def duration(seconds: float) -> str:

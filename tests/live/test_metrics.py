@@ -63,6 +63,18 @@ def test_what_can_not_be_told_is_left_out_and_never_none(
     assert all(isinstance(value, float) for value in found.values())
 
 
+def test_mfu_is_logged_where_flops_of_all_steps_and_peak_are_known() -> None:
+    sums = RowSums(4)
+    for _ in range(2):
+        sums.add(STEP_NS, 2, 20, 3e9)
+    assert sums.take(7, 1e12).metrics[PREFIX + "mfu"] == pytest.approx(6e9 / 0.02 / 1e12)
+
+    for flops, peak_flops_per_s in ((3e9, None), (None, 1e12)):
+        sums.add(STEP_NS, 2, 20, 3e9)
+        sums.add(STEP_NS, 2, 20, flops)
+        assert PREFIX + "mfu" not in sums.take(8, peak_flops_per_s).metrics
+
+
 def test_each_row_begins_anew() -> None:
     sums = RowSums(1)
     sums.add([100_000_000] * len(PHASES), None, None)
@@ -82,4 +94,6 @@ def test_a_row_without_time_is_empty() -> None:
 def test_the_table_in_the_documentation_names_exactly_what_is_logged() -> None:
     documented = re.findall(r"^    ``(\w+)``  ", str(MetricRow.__doc__), flags=re.MULTILINE)
 
-    assert [PREFIX + name for name in documented] == list(row_of((2, 20)).metrics)
+    sums = RowSums(1)
+    sums.add(STEP_NS, 2, 20, 1e9)
+    assert [PREFIX + name for name in documented] == list(sums.take(7, 1e12).metrics)

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 from lightning_perfwatch.live.actions import Part
 from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.schedule import Action, Schedule
+from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.trace_options import TraceOptions
 from lightning_perfwatch.live.windows import Windows
 from lightning_perfwatch.measurements import Window
@@ -74,6 +75,38 @@ def test_where_nothing_is_to_be_recorded_steps_are_audited_all_the_same() -> Non
     assert (loop.windows.finish(), loop.windows.done, loop.windows.notes, loop.closed) == (None, [], [], {})
     assert loop.windows.syncs is not None
     assert loop.windows.syncs.num_steps == 2
+
+
+def test_the_last_audited_step_is_counted_whether_a_window_follows_or_not(tmp_path: Path) -> None:
+    for directory in (None, tmp_path):
+        count = StepCount(["cpu"], lambda: None)
+        loop = Loop(directory, count=count)
+        profiled = [torch._C._autograd._profiler_enabled() for _ in range(3) for _ in loop.step()]
+        loop.windows.finish()
+
+        assert profiled == [False, False, True]
+        assert count.result is not None and count.result.flops is not None
+
+
+def test_a_runs_first_step_is_not_counted() -> None:
+    """Shapes are worked out on fake tensors there."""
+    count = StepCount(["cpu"], lambda: None)
+    loop = Loop(None, Schedule(skip_first=0, wait=1), count=count)
+    loop.run(4)
+
+    assert count.result is not None
+    assert (count.result.flops, "first" in str(count.result.reason)) == (None, True)
+
+
+def test_a_counted_step_that_breaks_off_leaves_no_profiler() -> None:
+    loop = Loop(None, count=StepCount(["cpu"], lambda: None))
+    loop.run(2)
+    steps = loop.step()
+    next(steps)
+    assert torch._C._autograd._profiler_enabled()
+
+    loop.windows.finish()
+    assert not torch._C._autograd._profiler_enabled()
 
 
 def test_the_active_steps_are_recorded_whole_and_nothing_else(tmp_path: Path) -> None:

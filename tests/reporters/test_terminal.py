@@ -6,7 +6,7 @@ import re
 import pytest
 
 from lightning_perfwatch.finding import Severity, Where
-from lightning_perfwatch.measurements import Overhead, Window
+from lightning_perfwatch.measurements import Flops, Overhead, Window
 from lightning_perfwatch.report import Report, Throughput
 from lightning_perfwatch.reporters import terminal
 from tests.reporters.factories import (
@@ -55,6 +55,19 @@ def test_what_is_unknown_is_not_given_as_zero() -> None:
     assert "the mean step" not in text
     assert "PerfWatch itself" not in text
     assert not re.search(r"\b0\b", text)
+
+
+def test_the_use_of_the_device_is_told_with_the_peak_it_is_of() -> None:
+    speed = Throughput(mfu=0.41, model_tflops_per_s=405.7)
+    flops = Flops(4e12, "counted", "bf16", 989.5e12, "NVIDIA H100 datasheet, H100 SXM")
+
+    (line,) = lines_with(terminal.render(report(throughput=speed, flops=flops)).replace("\n" + " " * 25, " "), "model")
+    assert " ".join(line.split()) == (
+        "model FLOPs 406 TFLOP/s, MFU 41 % of 990 TFLOP/s in bf16 (NVIDIA H100 datasheet, H100 SXM)"
+    )
+    alone = terminal.render(report(throughput=Throughput(model_tflops_per_s=0.0123)))
+    assert "0.0123 TFLOP/s\n" in alone
+    assert "MFU" not in alone
 
 
 def test_an_ordinary_run_fits_on_a_screen() -> None:
