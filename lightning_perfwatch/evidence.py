@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from lightning_perfwatch.interruptions import Compilation, GcPauses
 from lightning_perfwatch.measurements import (
     PHASES,
     Counted,
@@ -55,6 +56,8 @@ class Evidence:
     overhead: Overhead | None = None
     ranks: tuple[RankSummary, ...] = ()
     wall_s: dict[str, float] | None = None
+    gc: tuple[GcPauses, ...] | None = None
+    compilations: tuple[Compilation, ...] | None = None
     notes: tuple[str, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
     trace: Trace | None = None
@@ -82,6 +85,8 @@ TRACE_ALONE = dict.fromkeys(
         "flops",
         "overhead",
         "wall_s",
+        "gc",
+        "compilations",
     ),
     "a trace alone does not tell",
 )
@@ -93,6 +98,9 @@ _NOT_MEASURED = {
     "loader": "the training data loader's settings are not known",
     "syncs": "no step was audited for calls that wait for the device",
     "trace": "no trace was recorded",
+    "wall_s": "the wall clock of the fit is not known",
+    "gc": "no steady step was watched for garbage collections",
+    "compilations": "what torch.compile compiled was not watched",
     "run": "the run's settings are not known",
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.interruptions import GcPauses
 from lightning_perfwatch.measurements import (
     PHASES,
     EpochStart,
@@ -84,6 +85,8 @@ def evidence(**changes: Any) -> Evidence:
         syncs=SyncSites(num_steps=2),
         epoch_starts=epoch_starts(0.001),
         wall_s={"training": 2.0, "epoch_start": 0.001},
+        gc=tuple(GcPauses(generation, 0, 0.0, 0.0, num_steps=20, step_s=2.0) for generation in range(3)),
+        compilations=(),
     )
     return replace(healthy, **changes)
 

@@ -1,0 +1,93 @@
+"""Rule: torch.compile compiles again while training goes on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.finding import Finding, Severity, Where
+from lightning_perfwatch.interruptions import Compilation
+from lightning_perfwatch.rules.rule import Rule
+
+_SHAPE_WORDS = ("size mismatch", "size()", "shape", "stride")
+
+
+@dataclass(frozen=True)
+class Recompilation(Rule):
+    """torch.compile compiles again while training goes on.
+
+    What it is: compiled code holds for the inputs for which its guards hold. A batch of another length, a Python number
+    that changes, another mode of the module: each makes dynamo compile the function once more.
+
+    Why it costs: the step stands still while it compiles, for seconds, and after 8 versions
+    (``torch._dynamo.config.recompile_limit``) the function is run uncompiled for good.
+
+    How it is measured: dynamo's own records say what was compiled in which step, how long it took and which guard had
+    failed. Compilations count from step ``first_step`` on, and those with a reason always: a first compilation has to
+    be. The share is their time over all time spent on training, so it falls with the length of the run.
+
+    Fix: give inputs a fixed length (``drop_last=True``, padding to multiples of 64), mark what varies with
+    ``torch._dynamo.mark_dynamic`` or ``torch.compile(dynamic=True)``, pass numbers that change as tensors.
+
+    Silent when: nothing was compiled but what had to be, or it took under 1 % of the training.
+    """
+
+    info_share: float = 0.01
+    warning_share: float = 0.05
+    critical_share: float = 0.25
+    first_step: int = 10
+
+    needs: ClassVar[tuple[str, ...]] = ("compilations", "wall_s")
+
+    def check(self, evidence: Evidence) -> Iterable[Finding]:
+        """At most one finding, which names the function that costs most."""
+        training_s = (evidence.wall_s or {}).get("training", 0.0)
+        again = [one for one in evidence.compilations or () if one.reason or one.step >= self.first_step]
+        spent_s = sum(one.compile_s for one in again)
+        if not again or training_s <= 0 or spent_s / training_s < self.info_share:
+            return
+        by_function: dict[tuple[str, str | None, int | None], list[Compilation]] = defaultdict(list)
+        for one in again:
+            by_function[one.function, one.file, one.line].append(one)
+        worst = max(by_function.values(), key=lambda found: sum(one.compile_s for one in found))
+        share = min(1.0, spent_s / training_s)
+        reason = next((one.reason for one in worst if one.reason), None)
+        steps = tuple(sorted({one.step for one in again}))
+        yield Finding(
+            rule=self.id(),
+            severity=self._severity(share),
+            share=share,
+            summary=f"torch.compile compiled {_times(len(again))} while training went on, {spent_s:.1f} s or "
+            f"{100 * share:.0f} % of it, most of it {worst[0].function}(){f': {reason}' if reason else ''}.",
+            advice=_advice(reason),
+            where=Where(file=worst[0].file, line=worst[0].line, op=worst[0].function, steps=steps[:20]),
+            evidence={
+                "num_compilations": len(again),
+                "compile_s": spent_s,
+                "training_s": training_s,
+                "reasons": sorted({one.reason for one in again if one.reason})[:5],
+            },
+        )
+
+    def _severity(self, share: float) -> Severity:
+        if share >= self.critical_share:
+            return Severity.CRITICAL
+        return Severity.WARNING if share >= self.warning_share else Severity.INFO
+
+
+def _times(number: int) -> str:
+    return "once more" if number == 1 else f"{number} times more"
+
+
+def _advice(reason: str | None) -> str:
+    if reason is None:
+        return "Run with TORCH_LOGS=recompiles to see which guard fails, and keep that input the same."
+    if any(word in reason for word in _SHAPE_WORDS):
+        return (
+            "Give batches a fixed length (pad to a multiple of 64, drop_last=True), or compile with "
+            "torch.compile(model, dynamic=True)."
+        )
+    return "Keep what the guard names the same in every step, or pass it as a tensor instead of a Python value."

@@ -1,0 +1,61 @@
+"""The rule ``recompilation``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lightning_perfwatch.finding import Finding, Severity
+from lightning_perfwatch.interruptions import Compilation
+from lightning_perfwatch.rules.recompilation import Recompilation
+from tests.rules.factories import evidence
+
+FIRST = Compilation(0, "forward", 9.0, file="/home/me/model.py", line=20)
+SHAPE = Compilation(
+    30, "forward", 0.5, "0/0: tensor 'x' size mismatch at index 0. expected 3, actual 4", FIRST.file, 20
+)
+
+
+def found(*compilations: Compilation, training_s: float = 10.0) -> list[Finding]:
+    return list(Recompilation().check(evidence(compilations=compilations, wall_s={"training": training_s})))
+
+
+def test_silent_when_nothing_or_only_what_had_to_be_was_compiled() -> None:
+    assert found() == []
+    assert found(FIRST) == []
+
+
+def test_silent_when_the_time_is_nothing_beside_the_training() -> None:
+    assert found(SHAPE, training_s=51.0) == []
+
+
+def test_skipped_when_dynamo_was_not_watched() -> None:
+    assert Recompilation().skip_reason(evidence(compilations=None)) is not None
+
+
+@pytest.mark.parametrize(
+    ("training_s", "severity"), [(50.0, Severity.INFO), (10.0, Severity.WARNING), (2.0, Severity.CRITICAL)]
+)
+def test_severity_is_that_of_the_time_lost(training_s: float, severity: Severity) -> None:
+    (finding,) = found(FIRST, SHAPE, training_s=training_s)
+    assert finding.severity is severity
+    assert finding.share == pytest.approx(0.5 / training_s)
+
+
+def test_the_function_the_guard_and_the_steps_are_named() -> None:
+    (finding,) = found(FIRST, SHAPE, replace(SHAPE, step=31))
+    assert "forward(): 0/0: tensor 'x' size mismatch" in finding.summary
+    assert (finding.where.file, finding.where.line, finding.where.steps) == ("/home/me/model.py", 20, (30, 31))
+    assert "dynamic=True" in finding.advice
+
+
+def test_a_number_that_changes_is_advised_to_be_a_tensor() -> None:
+    (finding,) = found(replace(SHAPE, reason="1/1: n == 3"))
+    assert "as a tensor" in finding.advice
+
+
+def test_an_early_recompilation_counts_by_its_reason_and_a_late_first_one_by_its_step() -> None:
+    assert len(found(replace(SHAPE, step=2))) == 1
+    (finding,) = found(replace(FIRST, step=12))
+    assert "TORCH_LOGS=recompiles" in finding.advice
