@@ -172,8 +172,8 @@ class EpochStart:
 class Interval:
     """Some steps measured between two synchronisations of the device; only time spent on training counts.
 
-    ``clean`` is False when the interval holds first, audited or profiled steps. ``tokens`` and ``samples`` are
-    None where they can't be told.
+    ``clean`` is False when the interval holds first, audited or profiled steps. ``tokens`` (padding included),
+    ``nonpadding_tokens`` and ``samples`` are None where they can't be told.
     """
 
     last_step: int
@@ -182,11 +182,41 @@ class Interval:
     samples: int | None
     tokens: int | None
     clean: bool = True
+    nonpadding_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What this process has trained on; None where it can't be told."""
+
+    num_batches: int | None
+    num_optimizer_steps: int | None
+    samples: int | None
+    tokens: int | None
+    nonpadding_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The median of a rate over intervals and a 95 % confidence interval for it, ``low`` to ``high``."""
+
+    median: float
+    low: float
+    high: float
+    num_intervals: int
+
+
+SYNC_POLICY = "at the edges of intervals only, never inside of one"
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What this process trained on since the fit began; ``num_synchronizations`` are PerfWatch's own."""
+    """What this process trained on since the fit began, and how it was measured.
+
+    ``in_all`` adds the sessions before this one, as a checkpoint tells of them; None where nothing tells.
+    ``nonpadding_by`` is what told padding from tokens: ``attention_mask``, ``cu_seqlens`` or ``labels`` (tokens that
+    have a label). ``num_synchronizations`` is how often PerfWatch made the host wait for the device.
+    """
 
     num_batches: int
     num_optimizer_steps: int
@@ -194,6 +224,10 @@ class Counted:
     tokens: int | None
     intervals: tuple[Interval, ...] = ()
     num_synchronizations: int = 0
+    nonpadding_tokens: int | None = None
+    nonpadding_by: str | None = None
+    in_all: Totals | None = None
+    sync_policy: str = SYNC_POLICY
 
 
 @dataclass(frozen=True)
@@ -231,7 +265,8 @@ class RankSummary:
     """One process of a distributed run; ``host`` is its host's name, or its worker's where only a trace tells.
 
     A trace alone gives ``trace`` (its file) and the fields below it; of a run that was watched they are None.
-    Shares are of ``window_s``, those of device time are means over the trace's devices.
+    Shares are of ``window_s``, those of device time are means over the trace's devices. ``samples`` and the tokens
+    are what the rank trained on in this fit, ``intervals`` the spread of its rates by their names.
     """
 
     rank: int
@@ -245,3 +280,8 @@ class RankSummary:
     busy_share: float | None = None
     communication_share: float | None = None
     exposed_communication_share: float | None = None
+    nonpadding_tokens_per_s: float | None = None
+    samples: int | None = None
+    tokens: int | None = None
+    nonpadding_tokens: int | None = None
+    intervals: dict[str, Spread] | None = None
