@@ -32,7 +32,7 @@ class Rates:
         """Amounts over time spent on training, from the clean intervals where there are any."""
         judged = _judged(counted.intervals)
         durations_s = [interval.duration_s for interval in judged]
-        amounts = {
+        amounts: dict[str, list[int | None]] = {
             "tokens_per_s": [interval.tokens for interval in judged],
             "samples_per_s": [interval.samples for interval in judged],
             "steps_per_s": [interval.num_steps for interval in judged],

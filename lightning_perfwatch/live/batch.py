@@ -89,7 +89,8 @@ class BatchCounter:
             found = [find_amounts(part) for part in parts]
         except Exception:  # noqa: BLE001 - a user's batch may fail in any way when it is looked at
             parts, found = [batch], [UNKNOWN]
-        samples = _sum([part.samples for part in found])
+        known = [part.samples for part in found if part.samples is not None]
+        samples = sum(known) if len(known) == len(found) else None
         choice = self._tokens
         if callable(choice):
             return Amounts(samples, self._chosen(batch, lambda: _count_of(choice(batch))))
@@ -238,9 +239,9 @@ def _count_of(value: Any) -> int | torch.Tensor:
     return int(value)
 
 
-def _sum(counts: Sequence[Count]) -> Any:
+def _sum(counts: Sequence[Count]) -> Count:
     """The sum, wherever the counts lie; None if one of them is, or if there is none."""
-    total: Any = None
+    total: Count = None
     for count in counts:
         if count is None:
             return None

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lightning_perfwatch.finding import Finding
-from lightning_perfwatch.measurements import Counted, RankSummary, RunInfo, Spread, Totals, Window
+from lightning_perfwatch.measurements import RankSummary, RunInfo, Window
 from lightning_perfwatch.report import Report
+from lightning_perfwatch.reporters.speed import nonpadding_name, outside, rate, trained_on
 from lightning_perfwatch.reporters.wording import (
     NOT_MEASURED,
     amount,
@@ -96,7 +97,7 @@ def outline(report: Report) -> Outline:
         speed=tuple(_speed(report)),
         step=tuple(parts),
         step_total=Part("step", durations([step_s], step_s)[0], percent(1.0), 1.0) if parts else None,
-        outside=_outside(report.wall_s, report.throughput.goodput_share),
+        outside=outside(report.wall_s),
         devices=tuple(_device(device) for device in report.devices),
         operations=tuple(
             Part(clean(op.name), duration(op.self_s), percent(op.share), op.share) for op in report.top_ops
@@ -141,18 +142,18 @@ def _speed(report: Report) -> Iterable[Fact]:
     speed = report.throughput
     if report.run is not None or report.counted is not None:
         spreads = speed.intervals
-        yield Fact("tokens/s", _rate(speed.tokens_per_s, speed.tokens_per_s_rank, spreads.get("tokens_per_s")))
+        yield Fact("tokens/s", rate(speed.tokens_per_s, speed.tokens_per_s_rank, spreads.get("tokens_per_s")))
         if speed.nonpadding_tokens_per_s not in (None, speed.tokens_per_s):
             spread = spreads.get("nonpadding_tokens_per_s")
-            yield Fact(_nonpadding_name(report.counted), _rate(speed.nonpadding_tokens_per_s, None, spread))
-        yield Fact("samples/s", _rate(speed.samples_per_s, speed.samples_per_s_rank, spreads.get("samples_per_s")))
-        yield Fact("steps/s", _rate(speed.steps_per_s, None, spreads.get("steps_per_s")))
+            yield Fact(nonpadding_name(report.counted), rate(speed.nonpadding_tokens_per_s, None, spread))
+        yield Fact("samples/s", rate(speed.samples_per_s, speed.samples_per_s_rank, spreads.get("samples_per_s")))
+        yield Fact("steps/s", rate(speed.steps_per_s, None, spreads.get("steps_per_s")))
         if speed.step_time_s is None:
             yield Fact("step time", NOT_MEASURED)
     if speed.step_time_s is not None:
         p50, p95 = duration(speed.step_time_s.p50), duration(speed.step_time_s.p95)
         yield Fact("step time", f"p50 {p50}, p95 {p95}")
-    yield from _trained_on(report.counted)
+    yield from (Fact(name, value) for name, value in trained_on(report.counted))
     if speed.mfu is not None:
         yield Fact("MFU", percent(speed.mfu))
     if report.run is not None and report.run.device_is_asynchronous and report.counted is not None:
@@ -169,50 +170,6 @@ def _window_steps(report: Report) -> str:
         return ""
     window = min(read, key=lambda window: (window.rank, window.partial, -window.first_step))
     return f", {window.num_steps} steps from step {window.first_step} on"
-
-
-def _rate(value: float | None, own: float | None, spread: Spread | None) -> str:
-    if value is None:
-        return NOT_MEASURED if own is None else f"{NOT_MEASURED} on all ranks; {amount(own)} on this one"
-    said = []
-    if spread is not None:
-        median = "" if spread.low <= value <= spread.high else f"median {amount(spread.median)}, "
-        said.append(f"{median}95 % {amount(spread.low)}–{amount(spread.high)}")
-    if own is not None and amount(own) != amount(value):
-        said.append(f"this rank {amount(own)}")
-    return f"{amount(value)} ({'; '.join(said)})" if said else amount(value)
-
-
-def _nonpadding_name(counted: Counted | None) -> str:
-    """What is counted where labels tell: they leave out a masked prompt too."""
-    by_labels = counted is not None and counted.nonpadding_by == "labels"
-    return "labelled tokens/s" if by_labels else "non-padding tokens/s"
-
-
-def _trained_on(counted: Counted | None) -> Iterable[Fact]:
-    """The amounts of this fit, and of all sessions where a checkpoint tells of others."""
-    if counted is None or not counted.num_batches:
-        return
-    session = Totals(counted.num_batches, counted.num_optimizer_steps, counted.samples, counted.tokens)
-    yield Fact("trained on", _amounts(session))
-    in_all = counted.in_all
-    if in_all is not None and in_all.num_batches not in (None, counted.num_batches):
-        yield Fact("with the sessions before", _amounts(in_all))
-
-
-def _amounts(totals: Totals) -> str:
-    named = ((totals.tokens, "tokens"), (totals.samples, "samples"), (totals.num_batches, "batches"))
-    return ", ".join(f"{amount(count)} {name}" for count, name in named if count is not None)
-
-
-def _outside(wall_s: dict[str, float] | None, goodput_share: float | None) -> str | None:
-    """What of the wall clock was no training step, in one line; None where all was."""
-    others = {name: value for name, value in (wall_s or {}).items() if name != "training" and value > 0}
-    total_s = sum((wall_s or {}).values())
-    if not others or goodput_share is None:
-        return None
-    parts = ", ".join(f"{label(name)} {duration(value)}" for name, value in others.items())
-    return f"{parts} (goodput {percent(goodput_share)} of {duration(total_s)} wall clock)"
 
 
 def _device(device: DeviceBreakdown) -> Fact:
