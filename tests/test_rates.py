@@ -84,7 +84,7 @@ def test_the_interval_encloses_the_median_in_95_of_100_cases_and_none_narrower_d
 
     def outside(k: int) -> float:
         """How likely it is that at most ``k`` of ``n`` values lie below the median, or at most ``k`` above it."""
-        return 2 * sum(math.comb(n, i) for i in range(k + 1)) / 2**n
+        return float(2 * sum(math.comb(n, i) for i in range(k + 1)) / 2**n)
 
     assert outside(below) <= 0.05 < outside(below + 1)
 

@@ -20,7 +20,7 @@ from lightning_perfwatch.live.batch import BatchCounter
 from lightning_perfwatch.live.capture import Capture
 from lightning_perfwatch.live.clock import Device, DeviceMarks
 from lightning_perfwatch.live.hook_places import located
-from lightning_perfwatch.live.loading import describe_loader, find_loader, loaders_of_batch
+from lightning_perfwatch.live.loading import describe_loader, find_loader
 from lightning_perfwatch.live.meter import Meter
 from lightning_perfwatch.live.metrics import MetricRow
 from lightning_perfwatch.live.phases import PhaseTimer
@@ -85,7 +85,7 @@ class FitWatch:
             workers_start=self._loader_info is not None and bool(self._loader_info.num_workers),
         )
         self._steps = StepLog(on_device=marks is not None)
-        counter = BatchCounter(tokens, loaders_of_batch(trainer))
+        counter = BatchCounter(tokens, trainer.train_dataloader)
         self._meter = Meter(trainer, self._device, self._timer.edge, schedule, counter, totals or RunTotals())
         self._before_s = dict(before_s or {})
         self._after_s = 0.0

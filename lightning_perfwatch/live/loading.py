@@ -40,18 +40,6 @@ def _leaves(loaders: Any, depth: int = 0) -> Iterable[Any]:
         yield loaders
 
 
-def loaders_of_batch(trainer: Any) -> Any:
-    """The training loaders in the form in which a batch holds a batch of each; None where it is one loader's.
-
-    Lightning joins a dict, list or tuple of loaders in a ``CombinedLoader``; with its mode ``sequential`` the loaders
-    take turns and a batch is one loader's.
-    """
-    loaders = trainer.train_dataloader
-    combined = getattr(trainer.fit_loop, "_combined_loader", None)
-    several = isinstance(loaders, (dict, list, tuple))
-    return loaders if several and getattr(combined, "_mode", None) != "sequential" else None
-
-
 def describe_loader(loader: Any) -> LoaderInfo | None:
     """The settings of ``loader``; only its kind if it is no ``DataLoader``, None if there is none."""
     if loader is None:

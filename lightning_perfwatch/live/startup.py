@@ -5,7 +5,7 @@ Owns this stretch of the wall clock. Knows no Trainer.
 
 from __future__ import annotations
 
-import time
+from time import perf_counter
 
 
 class Startup:
@@ -19,16 +19,16 @@ class Startup:
     def begin(self) -> None:
         """The setup begins."""
         self.__init__()  # type: ignore[misc]
-        self._begun_s = time.perf_counter()
+        self._begun_s = perf_counter()
 
     def check_begins(self) -> None:
         """The sanity check begins."""
-        self._check_since_s = time.perf_counter()
+        self._check_since_s = perf_counter()
 
     def check_ends(self) -> None:
         """The sanity check is over."""
         if self._check_since_s is not None:
-            self._check_s += time.perf_counter() - self._check_since_s
+            self._check_s += perf_counter() - self._check_since_s
             self._check_since_s = None
 
     def end(self) -> dict[str, float]:
@@ -36,4 +36,4 @@ class Startup:
         begun_s, self._begun_s = self._begun_s, None
         if begun_s is None:
             return {}
-        return {"setup": time.perf_counter() - begun_s - self._check_s, "sanity_check": self._check_s}
+        return {"setup": perf_counter() - begun_s - self._check_s, "sanity_check": self._check_s}

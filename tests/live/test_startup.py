@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
-from lightning_perfwatch.live import startup
 from lightning_perfwatch.live.startup import Startup
 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     now = {"s": 1e6}
-    monkeypatch.setattr(startup.time, "perf_counter", lambda: now["s"])
+    monkeypatch.setattr("lightning_perfwatch.live.startup.perf_counter", lambda: now["s"])
     return now
 
 
