@@ -234,12 +234,12 @@ def test_tokens_and_those_that_are_no_padding_are_two_figures(
 
 
 def test_how_padding_was_told_is_said_unless_batches_differ_in_it() -> None:
-    counter = BatchCounter()
-    assert counter.nonpadding_by is None
-    counter.count(padded(1, 2))
-    assert counter.nonpadding_by == "attention_mask"
-    counter.count({"input_ids": ids(2, 2), "labels": ids(2, 2)})
-    assert counter.nonpadding_by is None
+    counter, told = BatchCounter(), []
+    for batch in (ids(2, 2), padded(1, 2), {"input_ids": ids(2, 2), "labels": ids(2, 2)}):
+        counter.count(batch)
+        told.append(counter.nonpadding_by)
+
+    assert told == [None, "attention_mask", None]
 
 
 @pytest.mark.parametrize("value", [ids(3), torch.ones((), dtype=torch.bool)])
