@@ -143,9 +143,12 @@ class FitWatch:
             for measured, seconds in self._timer.device.read():
                 self._steps.set_device(measured, seconds)
         window = self._windows.step_ended(self._step)  # before the user's function counts: it is no part of the step
-        metrics = self._meter.step_ended(self._step, parts, batch, is_disturbed=self.is_disturbed)
+        ends_interval = self._meter.step_ended(self._step, batch, is_disturbed=self.is_disturbed)
+        self._meter.add(parts)
+        if ends_interval:
+            self._meter.close()
         self._step += 1
-        return StepResult(window, metrics)
+        return StepResult(window, self._meter.row())
 
     def outside_steps(self) -> AbstractContextManager[None]:
         """Within this context the time is PerfWatch's own and belongs to no step."""

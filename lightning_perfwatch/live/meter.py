@@ -6,11 +6,12 @@ Owns the edges of intervals: the only places where the device is waited for. Kno
 from __future__ import annotations
 
 import logging
+from collections import deque
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from lightning_perfwatch.live.batch import BatchCounter
+from lightning_perfwatch.live.batch import Amounts, BatchCounter
 from lightning_perfwatch.live.clock import Device
 from lightning_perfwatch.live.metrics import MetricRow, RowSums
 from lightning_perfwatch.live.phases import StepParts
@@ -56,30 +57,38 @@ class Meter:
         self._totals = totals
         self._throughput = Throughput()
         self._row = RowSums(trainer.world_size)
+        self._ended: deque[tuple[Amounts, bool]] = deque()  # steps whose times are still to be added
+        self._is_open_clean = True
+        self._is_due = False
         self._first_global_step = trainer.global_step
         self._unknown_said = counter.is_chosen
         totals.begin(is_resumed=trainer.global_step > 0)
 
-    def step_ended(self, step: int, parts: StepParts, batch: Any, *, is_disturbed: bool) -> MetricRow | None:
-        """The step number ``step`` on ``batch`` is over; the row that is due with it, if one is."""
-        throughput = self._throughput
+    def step_ended(self, step: int, batch: Any, *, is_disturbed: bool) -> bool:
+        """The step number ``step`` on ``batch`` is over; whether an interval ends with it, see :meth:`close`."""
         amounts = self._counter.count(batch)
         if amounts.tokens is None and not self._unknown_said:
             self._say_unknown(batch)
-        throughput.add(
-            sum(parts.phases_ns) / 1e9,
-            *amounts,
-            clean=not is_disturbed and self._is_clean(step) and not self._hides_work(parts),
-        )
-        self._row.add(parts.phases_ns)
-        due = self._is_row_due()
+        clean = not is_disturbed and self._is_clean(step)
+        self._ended.append((amounts, clean))
+        self._is_open_clean = self._is_open_clean and clean
+        self._is_due = self._is_row_due()
         next_is_clean = not is_disturbed and self._is_clean(step + 1)
-        if due or next_is_clean is not throughput.is_clean or self._ends_epoch():
-            self.close()
-        return self._row.take(self._trainer.fit_loop.epoch_loop._batches_that_stepped) if due else None
+        return self._is_due or next_is_clean is not self._is_open_clean or self._ends_epoch()
+
+    def add(self, parts: StepParts) -> None:
+        """The times of the first step that has ended and has none yet."""
+        amounts, clean = self._ended.popleft()
+        clean = clean and not self._hides_work(parts)
+        self._throughput.add(sum(parts.phases_ns) / 1e9, *amounts, clean=clean)
+        self._row.add(parts.phases_ns)
 
     def close(self) -> None:
-        """End the interval, if it has a step, and wait for the device, so that it holds all of its steps' work."""
+        """End the interval, if it has a step, and wait for the device, so that it holds all of its steps' work.
+
+        To be called when the times of all of its steps are added.
+        """
+        self._is_open_clean = True
         if self._throughput.num_steps == 0:
             return
         with self._edge:
@@ -87,6 +96,10 @@ class Meter:
         interval = self._throughput.close()
         if interval is not None:
             self._row.add_interval(interval)
+
+    def row(self) -> MetricRow | None:
+        """The row of metrics that is due with the step that has ended, if one is; its interval is closed."""
+        return self._row.take(self._trainer.fit_loop.epoch_loop._batches_that_stepped) if self._is_due else None
 
     def counted(self) -> Counted:
         """All that was counted until the last edge."""

@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     report, hand = train(asked.blocks)
     assert report.counted is not None
-    told = [(i.tokens or 0) / i.duration_s for i in report.counted.intervals if i.num_steps == _STEPS]
+    told = [(i.tokens or 0) / i.duration_s for i in report.counted.intervals if i.clean]
     blocks = list(zip(told, hand[-len(told) :], hand[-len(told) - 1 : -1], strict=True))
     ratios = spread(watched / ((after + before) / 2) for watched, after, before in blocks)
     assert ratios is not None, "more blocks are needed"
