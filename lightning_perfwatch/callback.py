@@ -18,6 +18,8 @@ from lightning_perfwatch.config import PerfWatchConfig
 from lightning_perfwatch.live.place import find_place
 from lightning_perfwatch.live.ranks import RankPart, gather
 from lightning_perfwatch.live.schedule import Schedule
+from lightning_perfwatch.live.startup import Startup
+from lightning_perfwatch.live.totals import RunTotals
 from lightning_perfwatch.live.trace_options import TraceOptions
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.rules import Rule
@@ -58,7 +60,8 @@ class PerfWatch(Callback):
     Args:
         schedule: which steps are profiled.
         tokens: how to count the tokens of a batch: None finds them by shape, a string is the key of the token ids,
-            a callable gets the batch and returns a whole number (it must not read values from the device).
+            a callable gets the batch and returns a whole number, or a tensor of one number, which is read later
+            (it must not read values from the device itself).
         ranks: which processes record traces: ``"rank0"``, ``"all"`` or a list of ranks. All count throughput.
         dir: the run directory; None is ``perfwatch`` below the logger's directory, or below ``default_root_dir``.
         rules: None for all rules, rules or their ids for those only, or a mapping from rule id to thresholds.
@@ -105,6 +108,8 @@ class PerfWatch(Callback):
         self._session: Session | None = None  # until it is concluded
         self._live: Session | None = None  # as long as it measures
         self._has_begun = False
+        self._startup = Startup()
+        self._totals = RunTotals()
 
     @classmethod
     def from_config(cls, source: str | PathLike[str] | Mapping[str, Any] | DictConfig) -> PerfWatch:
@@ -121,6 +126,21 @@ class PerfWatch(Callback):
         return {**self.__dict__, "_session": None, "_live": None}
 
     @_guarded
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """A fit is set up."""
+        self._startup.begin()
+
+    @_guarded
+    def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
+        """The sanity check begins."""
+        self._startup.check_begins()
+
+    @_guarded
+    def on_sanity_check_end(self, trainer: Any, pl_module: Any) -> None:
+        """The sanity check is over."""
+        self._startup.check_ends()
+
+    @_guarded
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """A fit begins, which need not come to a training step."""
         self.report = None
@@ -134,7 +154,7 @@ class PerfWatch(Callback):
             log.info("PerfWatch is off: a fast_dev_run is too short to be measured.")
             return
         place = find_place(trainer, self.config.dir)
-        self._live = self._session = Session(trainer, pl_module, self, self.config, place)
+        self._live = self._session = Session(trainer, pl_module, self, self.config, place, self._totals, self._startup)
 
     @_guarded
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
@@ -153,6 +173,18 @@ class PerfWatch(Callback):
         """Validation begins; during the sanity check there is no session yet."""
         if self._live is not None:
             self._live.validation_begins()
+
+    @_guarded
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """A checkpoint takes along what was counted, so that a resumed run can tell its totals."""
+        if self._live is not None:
+            self._live.checkpoint_begins()
+        self._totals.save(checkpoint, trainer.global_rank)
+
+    @_guarded
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """A run is resumed."""
+        self._totals.load(checkpoint, trainer.global_rank)
 
     @_guarded
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
@@ -200,6 +232,7 @@ class PerfWatch(Callback):
         live, self._live = self._live, None
         if live is not None:
             live.abandon(f"PerfWatch failed: {''.join(format_exception_only(error)).strip()}")
+        self._totals.lose()
 
 
 _PATIENCE_AFTER_EXCEPTION_S = 15.0

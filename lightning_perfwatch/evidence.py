@@ -13,12 +13,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from lightning_perfwatch.counts import Counted, Flops
 from lightning_perfwatch.interruptions import Compilation, GcPauses
 from lightning_perfwatch.measurements import (
     PHASES,
-    Counted,
     EpochStart,
-    Flops,
     HookTime,
     LoaderInfo,
     LoadProbe,
@@ -38,8 +37,9 @@ SCHEMA_VERSION = 1
 class Evidence:
     """All that is known of a run. A bare trace gives an Evidence with nothing but ``trace``.
 
-    ``wall_s`` says where the wall clock went between the first and the last hook of the fit: ``training``,
-    ``validation``, ``checkpoint``, ``epoch_start`` and ``capture`` (PerfWatch's own profiler), in seconds.
+    ``wall_s`` says where the wall clock went, in seconds, from the setup of the fit to the end of its training:
+    ``setup`` (all that comes before the first step), ``sanity_check``, ``training`` (its steps), ``validation``,
+    ``checkpoint``, ``epoch_start``, ``capture`` (PerfWatch's own profiler) and ``other`` (what follows the last step).
     ``missing`` gives, for a field that is None, the reason in one clause.
     """
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from lightning_perfwatch.counts import Spread
+
 Seconds = npt.NDArray[np.float64]
 
 PHASES = ("data_wait", "transfer", "forward", "backward", "optimizer", "callbacks", "other")
@@ -169,50 +171,6 @@ class EpochStart:
 
 
 @dataclass(frozen=True)
-class Interval:
-    """Some steps measured between two synchronisations of the device; only time spent on training counts.
-
-    ``clean`` is False when the interval holds first, audited or profiled steps. ``tokens`` and ``samples`` are
-    None where they can't be told.
-    """
-
-    last_step: int
-    num_steps: int
-    duration_s: float
-    samples: int | None
-    tokens: int | None
-    clean: bool = True
-
-
-@dataclass(frozen=True)
-class Counted:
-    """What this process trained on since the fit began; ``num_synchronizations`` are PerfWatch's own."""
-
-    num_batches: int
-    num_optimizer_steps: int
-    samples: int | None
-    tokens: int | None
-    intervals: tuple[Interval, ...] = ()
-    num_synchronizations: int = 0
-
-
-@dataclass(frozen=True)
-class Flops:
-    """Model FLOPs of a mean judged batch of this process, forward and backward, and its device's dense peak.
-
-    ``source`` is ``counted`` (from the operators of one step) or ``user``; ``dtype`` is the kind of numbers that the
-    peak is of; ``reason`` says what is not known of the two, and why.
-    """
-
-    flops_per_batch: float | None = None
-    source: str | None = None
-    dtype: str | None = None
-    peak_flops_per_s: float | None = None
-    peak_source: str | None = None
-    reason: str | None = None
-
-
-@dataclass(frozen=True)
 class Window:
     """One profiled window: ``trace`` is the file's name in the run directory, None when no file came of it."""
 
@@ -247,7 +205,8 @@ class RankSummary:
     """One process of a distributed run; ``host`` is its host's name, or its worker's where only a trace tells.
 
     A trace alone gives ``trace`` (its file) and the fields below it; of a run that was watched they are None.
-    Shares are of ``window_s``, those of device time are means over the trace's devices.
+    Shares are of ``window_s``, those of device time are means over the trace's devices. ``samples`` and the tokens
+    are what the rank trained on in this fit, ``intervals`` the spread of its rates by their names.
     """
 
     rank: int
@@ -261,3 +220,8 @@ class RankSummary:
     busy_share: float | None = None
     communication_share: float | None = None
     exposed_communication_share: float | None = None
+    nonpadding_tokens_per_s: float | None = None
+    samples: int | None = None
+    tokens: int | None = None
+    nonpadding_tokens: int | None = None
+    intervals: dict[str, Spread] | None = None

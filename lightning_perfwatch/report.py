@@ -6,21 +6,19 @@ and knows nothing of how a report is shown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from lightning_perfwatch.counts import Counted, Flops, Spread
 from lightning_perfwatch.diagnosis import Diagnosis
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding
 from lightning_perfwatch.measurements import (
     PHASES,
-    Counted,
     EpochStart,
-    Flops,
-    Interval,
     Overhead,
     RankSummary,
     RunInfo,
@@ -28,6 +26,7 @@ from lightning_perfwatch.measurements import (
     SyncSite,
     Window,
 )
+from lightning_perfwatch.rates import Rates
 from lightning_perfwatch.trace import (
     DeviceBreakdown,
     DeviceStep,
@@ -57,8 +56,12 @@ class StepTime:
 class Throughput:
     """Rates over the time spent on training, summed over all ranks; None where they can't be told.
 
-    ``tokens_per_s_rank`` is this rank's own part of ``tokens_per_s``. ``model_tflops_per_s`` and ``mfu`` are those of
-    this rank's device: the model's own work in 1e12 FLOP/s, and its share (0..1) of the device's dense peak.
+    ``tokens_per_s`` counts padding too, ``nonpadding_tokens_per_s`` does not. ``tokens_per_s_rank`` is this rank's own
+    part of ``tokens_per_s``. ``model_tflops_per_s`` and ``mfu`` are those of this rank's device: the model's own work
+    in 1e12 FLOP/s, and its share (0..1) of the device's dense peak. ``goodput_share`` is the share (0..1) of the wall
+    clock in ``wall_s`` that was spent on training steps. ``intervals`` holds, by the name of the rate, its median over
+    intervals and a 95 % confidence interval for it; see :func:`~lightning_perfwatch.rates.spread`. A rate with too few
+    intervals is not in it.
     """
 
     tokens_per_s: float | None = None
@@ -69,25 +72,9 @@ class Throughput:
     tokens_per_s_rank: float | None = None
     samples_per_s_rank: float | None = None
     model_tflops_per_s: float | None = None
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Rates of one process over its judged intervals; None where they can't be told."""
-
-    tokens_per_s: float | None
-    samples_per_s: float | None
-    steps_per_s: float | None
-
-    @classmethod
-    def of(cls, counted: Counted) -> Rates:
-        """Amounts over time spent on training, from the clean intervals where there are any."""
-        intervals = _judged(counted.intervals)
-        return cls(
-            tokens_per_s=_rate([i.tokens for i in intervals], intervals),
-            samples_per_s=_rate([i.samples for i in intervals], intervals),
-            steps_per_s=_rate([i.num_steps for i in intervals], intervals),
-        )
+    nonpadding_tokens_per_s: float | None = None
+    goodput_share: float | None = None
+    intervals: dict[str, Spread] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -214,19 +201,22 @@ def _phases(steps: StepTimes | None) -> dict[str, Phase]:
 
 
 def _throughput(evidence: Evidence) -> Throughput:
-    step_time = _step_time(evidence.steps)
+    measured = Throughput(step_time_s=_step_time(evidence.steps), goodput_share=_goodput_share(evidence.wall_s))
     if evidence.counted is None:
-        return Throughput(step_time_s=step_time)
+        return measured
     own = Rates.of(evidence.counted)
+    of_all = own.over(evidence.ranks)
     flops_per_s = _flops_per_s(evidence.flops, own.steps_per_s)
     peak_flops_per_s = None if evidence.flops is None else evidence.flops.peak_flops_per_s
-    return Throughput(
-        tokens_per_s=_sum_over_ranks([r.tokens_per_s for r in evidence.ranks], own.tokens_per_s),
-        samples_per_s=_sum_over_ranks([r.samples_per_s for r in evidence.ranks], own.samples_per_s),
-        steps_per_s=own.steps_per_s,
-        step_time_s=step_time,
+    return replace(
+        measured,
+        tokens_per_s=of_all.tokens_per_s,
+        samples_per_s=of_all.samples_per_s,
+        steps_per_s=of_all.steps_per_s,
         tokens_per_s_rank=own.tokens_per_s,
         samples_per_s_rank=own.samples_per_s,
+        nonpadding_tokens_per_s=of_all.nonpadding_tokens_per_s,
+        intervals=of_all.intervals,
         model_tflops_per_s=None if flops_per_s is None else flops_per_s / 1e12,
         mfu=None if flops_per_s is None or peak_flops_per_s is None else flops_per_s / peak_flops_per_s,
     )
@@ -238,16 +228,9 @@ def _flops_per_s(flops: Flops | None, batches_per_s: float | None) -> float | No
     return flops.flops_per_batch * batches_per_s
 
 
-def _judged(intervals: tuple[Interval, ...]) -> list[Interval]:
-    """Clean intervals; if a short run has none, all but the first, and at last the first too."""
-    return [i for i in intervals if i.clean] or list(intervals[1:]) or list(intervals)
-
-
-def _rate(amounts: list[int] | list[int | None], intervals: list[Interval]) -> float | None:
-    duration_s = sum(interval.duration_s for interval in intervals)
-    if duration_s <= 0 or any(amount is None for amount in amounts):
-        return None
-    return sum(amount for amount in amounts if amount is not None) / duration_s
+def _goodput_share(wall_s: dict[str, float] | None) -> float | None:
+    total_s = sum((wall_s or {}).values())
+    return (wall_s or {}).get("training", 0.0) / total_s if total_s > 0 else None
 
 
 def _noise(step_time: StepTime | None) -> tuple[str, ...]:
@@ -258,13 +241,6 @@ def _noise(step_time: StepTime | None) -> tuple[str, ...]:
         f"the step time varies: {step_time.mean * 1e3:.1f} ms on average, {step_time.p50 * 1e3:.1f} ms in the median; "
         "the shares above are of the average, so look for what stalls some steps, or for other work on the machine",
     )
-
-
-def _sum_over_ranks(rates: list[float | None], own: float | None) -> float | None:
-    if not rates:
-        return own
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if len(known) == len(rates) else None
 
 
 def _step_time(steps: StepTimes | None) -> StepTime | None:

@@ -16,6 +16,8 @@ from lightning_perfwatch.live.analyst import Analyst
 from lightning_perfwatch.live.fit import FitWatch
 from lightning_perfwatch.live.place import Place
 from lightning_perfwatch.live.ranks import RankPart
+from lightning_perfwatch.live.startup import Startup
+from lightning_perfwatch.live.totals import RunTotals
 from lightning_perfwatch.measurements import Window
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.reporters import terminal
@@ -31,7 +33,16 @@ class Session:
     ``part`` is what this process contributes to the report, ``parts`` are those of all processes once gathered.
     """
 
-    def __init__(self, trainer: Any, module: Any, own: Any, config: PerfWatchConfig, place: Place) -> None:
+    def __init__(
+        self,
+        trainer: Any,
+        module: Any,
+        own: Any,
+        config: PerfWatchConfig,
+        place: Place,
+        totals: RunTotals | None = None,
+        startup: Startup | None = None,
+    ) -> None:
         self._trainer = trainer
         self._is_first = trainer.global_rank == 0
         self._quiet = config.quiet or not self._is_first
@@ -57,6 +68,8 @@ class Session:
             options=config.trace,
             flops_per_batch=config.flops_per_batch,
             peak_tflops=config.peak_tflops,
+            totals=totals,
+            before_s=None if startup is None else startup.end(),
         )
         if place.reason is not None:
             self._fit.note(f"no trace and no report are written: {place.reason}")
@@ -91,6 +104,10 @@ class Session:
     def validation_begins(self) -> None:
         """Validation begins."""
         self._analyze(self._fit.validation_begins())
+
+    def checkpoint_begins(self) -> None:
+        """A checkpoint is about to be saved."""
+        self._fit.checkpoint_begins()
 
     def stop(self, reason: str | None = None) -> None:
         """Training is over, or broken off for this reason; idempotent."""

@@ -6,10 +6,11 @@ import math
 import numpy as np
 import pytest
 
+from lightning_perfwatch.counts import Counted, Flops, Interval, Spread
 from lightning_perfwatch.diagnosis import Diagnosis
 from lightning_perfwatch.evidence import Evidence
-from lightning_perfwatch.measurements import PHASES, Counted, Flops, Interval, RankSummary, StepTimes
-from lightning_perfwatch.report import Rates, Report, from_json, to_json
+from lightning_perfwatch.measurements import PHASES, RankSummary, StepTimes
+from lightning_perfwatch.report import Report, from_json, to_json
 from tests.reporters.factories import REPORTS, finding, report
 
 CONTRACT = {
@@ -108,30 +109,6 @@ def test_phases_add_up_to_the_step() -> None:
     assert measured.phases["data_wait"].s_per_step == 2.0
 
 
-def test_clean_intervals_are_preferred() -> None:
-    first = interval(duration_s=100.0, clean=False)
-
-    assert Rates.of(counted(first, interval(), interval(duration_s=3.0))) == Rates(
-        tokens_per_s=1600.0, samples_per_s=16.0, steps_per_s=4.0
-    )
-
-
-def test_a_short_run_is_judged_without_its_first_interval_and_at_last_by_it() -> None:
-    slow, fast = interval(duration_s=100.0, clean=False), interval(clean=False)
-
-    assert Rates.of(counted(slow, fast)).tokens_per_s == 2000.0
-    assert Rates.of(counted(slow)).tokens_per_s == 40.0
-
-
-@pytest.mark.parametrize("intervals", [(), (interval(duration_s=0.0),)], ids=["no interval", "no time"])
-def test_no_time_gives_no_rate(intervals: tuple[Interval, ...]) -> None:
-    assert Rates.of(counted(*intervals)) == Rates(None, None, None)
-
-
-def test_an_unknown_amount_makes_its_own_rate_unknown_and_no_other() -> None:
-    assert Rates.of(counted(interval(), interval(tokens=None))) == Rates(None, 20.0, 5.0)
-
-
 def test_throughput_is_the_sum_over_all_ranks() -> None:
     evidence = Evidence(counted=counted(interval()), ranks=(rank(0, 2000.0), rank(1, 1500.0)))
     throughput = report_of(evidence).throughput
@@ -147,6 +124,25 @@ def test_one_rank_that_is_unknown_makes_the_sum_unknown() -> None:
 
     assert report_of(evidence).throughput.tokens_per_s is None
     assert report_of(evidence).throughput.tokens_per_s_rank == 2000.0
+
+
+def test_goodput_is_the_share_of_the_wall_clock_that_went_into_steps() -> None:
+    wall_s = {"setup": 2.0, "training": 6.0, "validation": 1.5, "other": 0.5}
+
+    assert report_of(Evidence(wall_s=wall_s)).throughput.goodput_share == 0.6
+    assert report_of(Evidence(wall_s={"setup": 2.0})).throughput.goodput_share == 0.0
+    for nothing in ({}, {"training": 0.0}, None):
+        assert report_of(Evidence(wall_s=nothing)).throughput.goodput_share is None
+
+
+def test_rates_carry_their_spread_and_padding_is_told_apart() -> None:
+    spoiled = counted(*(interval(nonpadding_tokens=1000) for _ in range(6)))
+    throughput = report_of(Evidence(counted=spoiled)).throughput
+
+    assert throughput.nonpadding_tokens_per_s == 500.0
+    assert throughput.intervals["tokens_per_s"] == Spread(2000.0, 2000.0, 2000.0, 6)
+    stored = json.loads(to_json(report_of(Evidence(counted=spoiled))))["throughput"]["intervals"]
+    assert stored["nonpadding_tokens_per_s"] == {"median": 500.0, "low": 500.0, "high": 500.0, "num_intervals": 6}
 
 
 @pytest.mark.parametrize("name", [name for name in REPORTS if name != "hostile names"])

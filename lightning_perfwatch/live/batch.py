@@ -1,7 +1,7 @@
 """How many samples and tokens a batch holds.
 
 Owns the recognition of batch shapes. Never raises for an unknown one: unknown is None. Reads shapes and types only,
-never values, so it never waits for the device.
+never values, so it never waits for the device: a count of values stays where the batch lies.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ from collections import UserDict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from traceback import format_exception_only
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
+from lightning_perfwatch.live.padding import PaddingMark, find_mark
+from lightning_perfwatch.live.tally import Count
+
 log = logging.getLogger(__name__)
+Chosen = TypeVar("Chosen")
 
 TOKEN_KEYS = ("input_ids", "tokens", "token_ids", "decoder_input_ids")
 """Keys under which token ids are found, in this order (Hugging Face's names first)."""
@@ -27,38 +31,87 @@ _MOST_ELEMENTS = 32
 
 
 class Amounts(NamedTuple):
-    """Samples and tokens of one batch; None where they can't be told."""
+    """Samples and tokens of one batch; None where they can't be told.
+
+    A sample is an entry along the first dimension: a row of packed sequences is one. ``tokens`` holds padding too,
+    ``nonpadding`` does not. A :data:`~lightning_perfwatch.live.tally.Count` may be a tensor on the batch's device.
+    """
 
     samples: int | None
-    tokens: int | None
+    tokens: Count
+    nonpadding: Count = None
+
+
+class Found(NamedTuple):
+    """What the shape of a batch tells: its samples, its tokens, and what marks the padding among these."""
+
+    samples: int | None
+    tokens: Count
+    mark: PaddingMark | None = None
+
+
+UNKNOWN = Found(None, None)
 
 
 class BatchCounter:
-    """Counts batches: by shape, or tokens by the user's ``key`` or callable.
+    """Counts batches: by shape, or tokens by the user's key or callable.
 
-    A callable that fails or returns no whole number makes tokens unknown and is warned about once.
+    A callable that fails or returns no whole number makes tokens unknown and is warned about once. It may return a
+    tensor of one number, which is read where the device is waited for anyway. Its number stands alone: padding is not
+    looked for then.
+
+    Args:
+        tokens: None, a key or a callable.
+        loaders: the training loaders as the Trainer has them. Where they are a dict, list or tuple, a batch has the
+            same form with one batch of each, and these are added up.
     """
 
-    def __init__(self, tokens: str | Callable[[Any], int] | None = None) -> None:
+    def __init__(self, tokens: str | Callable[[Any], Any] | None = None, loaders: Any = None) -> None:
         self._tokens = tokens
+        self._loaders = loaders
         self._complained = False
+        self._marks: set[str] = set()
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the user has chosen how tokens are counted."""
+        return self._tokens is not None
+
+    @property
+    def nonpadding_by(self) -> str | None:
+        """The kind of mark by which padding was told; None where it was not, or by several kinds."""
+        return next(iter(self._marks)) if len(self._marks) == 1 else None
 
     def count(self, batch: Any) -> Amounts:
         """The amounts of ``batch``, never raising."""
         try:
-            found = find_amounts(batch)
+            parts = split(batch, self._loaders)
+            found = [find_amounts(part) for part in parts]
         except Exception:  # noqa: BLE001 - a user's batch may fail in any way when it is looked at
-            found = Amounts(None, None)
-        if self._tokens is None:
-            return found
-        return Amounts(found.samples, self._chosen_tokens(batch))
+            parts, found = [batch], [UNKNOWN]
+        known = [part.samples for part in found if part.samples is not None]
+        samples = sum(known) if len(known) == len(found) else None
+        choice = self._tokens
+        if callable(choice):
+            return Amounts(samples, self._chosen(batch, lambda: _count_of(choice(batch))))
+        if choice is not None:
+            found = self._chosen(batch, lambda: [_by_key(part, choice) for part in parts]) or [UNKNOWN]
+        return Amounts(samples, _sum([part.tokens for part in found]), self._nonpadding([part.mark for part in found]))
 
-    def _chosen_tokens(self, batch: Any) -> int | None:
+    def _nonpadding(self, marks: Sequence[PaddingMark | None]) -> Count:
+        known = [mark for mark in marks if mark is not None]
+        if len(known) < len(marks):
+            return None
+        self._marks.update(mark.by for mark in known)
         try:
-            if callable(self._tokens):
-                return _whole_number(self._tokens(batch))
-            value = batch[self._tokens] if isinstance(batch, Mapping) else getattr(batch, str(self._tokens))
-            return value.numel() if isinstance(value, torch.Tensor) else _whole_number(value)
+            return _sum([mark.count() for mark in known])
+        except Exception:  # noqa: BLE001 - a tensor in a layout or on a device that can't count
+            return None
+
+    def _chosen(self, batch: Any, count: Callable[[], Chosen]) -> Chosen | None:
+        """What the user's choice gives; None and one warning where it fails."""
+        try:
+            return count()
         except Exception as error:  # noqa: BLE001 - the user's own function may fail in any way
             if not self._complained:
                 self._complained = True
@@ -70,7 +123,22 @@ class BatchCounter:
             return None
 
 
-def find_amounts(batch: Any, depth: int = 0) -> Amounts:
+def split(batch: Any, loaders: Any) -> list[Any]:
+    """The batches in ``batch`` of each of the ``loaders``, a loader or any nest of them; exhausted ones gave None."""
+    parts = _split(batch, loaders)
+    return [part for part in parts if part is not None] or [None]
+
+
+def _split(batch: Any, loaders: Any) -> list[Any]:
+    if isinstance(loaders, dict) and isinstance(batch, dict):
+        return [part for name, inner in loaders.items() if name in batch for part in _split(batch[name], inner)]
+    is_nest = isinstance(loaders, (list, tuple)) and isinstance(batch, (list, tuple))
+    if is_nest and len(loaders) == len(batch):
+        return [part for own, inner in zip(batch, loaders, strict=True) for part in _split(own, inner)]
+    return [batch]
+
+
+def find_amounts(batch: Any, depth: int = 0) -> Found:
     """Samples and tokens by the shape of ``batch``.
 
     Dicts, ``UserDict`` (``BatchEncoding``), dataclasses and named tuples are searched for token ids of shape
@@ -80,15 +148,15 @@ def find_amounts(batch: Any, depth: int = 0) -> Amounts:
     Nests are searched three levels deep, and of long containers only the first 32 elements.
     """
     if isinstance(batch, torch.Tensor):
-        return Amounts(_first_length(batch), batch.numel() if _is_token_ids(batch) else None)
+        return Found(_first_length(batch), batch.numel() if _is_token_ids(batch) else None)
     if depth > _DEEPEST:
-        return Amounts(None, None)
+        return UNKNOWN
     parts = _named_parts(batch)
     if parts is not None:
         return _of_mapping(parts, depth)
     if isinstance(batch, (list, tuple)):
         return _of_sequence(batch, depth)
-    return Amounts(None, None)
+    return UNKNOWN
 
 
 def _named_parts(batch: Any) -> dict[str, Any] | None:
@@ -104,33 +172,41 @@ def _named_parts(batch: Any) -> dict[str, Any] | None:
     return dict(zip(names, batch, strict=True)) if isinstance(batch, tuple) and isinstance(names, tuple) else None
 
 
-def _of_mapping(parts: dict[str, Any], depth: int) -> Amounts:
+def _of_mapping(parts: dict[str, Any], depth: int) -> Found:
     for key in TOKEN_KEYS:
         ids = parts.get(key)
         if isinstance(ids, torch.Tensor) and ids.dim() >= 1:
             samples = _first_length(ids) if ids.dim() >= _SEQUENCE_RANK else 1
-            return Amounts(samples, ids.numel())
+            return Found(samples, ids.numel(), find_mark(parts, ids))
     found = [find_amounts(part, depth + 1) for part in parts.values()]
-    tokens = next((amounts.tokens for amounts in found if amounts.tokens is not None), None)
-    samples = next((amounts.samples for amounts in found if amounts.samples is not None), None)
-    return Amounts(samples, tokens)
+    counted = next((part for part in found if part.tokens is not None), UNKNOWN)
+    samples = next((part.samples for part in found if part.samples is not None), None)
+    return Found(samples, counted.tokens, counted.mark)
 
 
-def _of_sequence(batch: list[Any] | tuple[Any, ...], depth: int) -> Amounts:
+def _of_sequence(batch: list[Any] | tuple[Any, ...], depth: int) -> Found:
     first = batch[:_MOST_ELEMENTS]
     tensors = [part for part in first if isinstance(part, torch.Tensor)]
     if not tensors:
         if all(isinstance(part, (str, bytes, int, float)) for part in first):
-            return Amounts(len(batch) or None, None)
+            return Found(len(batch) or None, None)
         nested = [find_amounts(part, depth + 1) for part in first]
-        return next((amounts for amounts in nested if amounts.samples is not None), Amounts(None, None))
+        return next((found for found in nested if found.samples is not None), UNKNOWN)
     sized = [tensor for tensor in tensors if tensor.dim()]
     if not sized:
-        return Amounts(None, None)
+        return UNKNOWN
     is_list_of_samples = len(sized) == len(first) and len({tensor.dim() for tensor in sized}) == 1
     if is_list_of_samples and len({tensor.shape[0] for tensor in sized}) > 1:
-        return Amounts(len(batch), None)
-    return Amounts(_first_length(sized[0]), _tokens_of(sized))
+        return Found(len(batch), None)
+    return Found(_first_length(sized[0]), _tokens_of(sized))
+
+
+def _by_key(batch: Any, key: str) -> Found:
+    """The user's key: the elements of that tensor, or the number that is stored there."""
+    value = batch[key] if isinstance(batch, Mapping) else getattr(batch, key)
+    if isinstance(value, torch.Tensor) and value.dim():
+        return Found(None, value.numel(), find_mark(_named_parts(batch) or {}, value))
+    return Found(None, _count_of(value))
 
 
 def _tokens_of(tensors: Sequence[torch.Tensor]) -> int | None:
@@ -148,7 +224,26 @@ def _first_length(tensor: torch.Tensor) -> int | None:
     return int(tensor.shape[0]) if tensor.dim() else None
 
 
-def _whole_number(value: Any) -> int:
+def _count_of(value: Any) -> int | torch.Tensor:
+    """A number as an int, a tensor of one number as it is.
+
+    Raises:
+        ValueError: it is no whole number. TypeError: it is no number at all.
+    """
+    if isinstance(value, torch.Tensor):
+        if value.numel() != 1 or value.dtype is torch.bool or value.is_complex():
+            raise ValueError(f"a number of tokens is one whole number, got a tensor of shape {tuple(value.shape)}")
+        return value
     if isinstance(value, bool) or int(value) != value:
         raise ValueError(f"a number of tokens is a whole number, got {value!r}")
     return int(value)
+
+
+def _sum(counts: Sequence[Count]) -> Count:
+    """The sum, wherever the counts lie; None if one of them is, or if there is none."""
+    total: Count = None
+    for count in counts:
+        if count is None:
+            return None
+        total = count if total is None else total + count
+    return total

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +22,8 @@ from lightning_perfwatch.live.clock import Device, DeviceMarks
 from lightning_perfwatch.live.flop_meter import FlopMeter, UserFlops
 from lightning_perfwatch.live.hook_places import located
 from lightning_perfwatch.live.loading import describe_loader, find_loader
-from lightning_perfwatch.live.metrics import MetricRow, RowSums
+from lightning_perfwatch.live.meter import Meter
+from lightning_perfwatch.live.metrics import MetricRow
 from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.ranks import RankPart
 from lightning_perfwatch.live.rivals import another_profiler
@@ -30,11 +31,11 @@ from lightning_perfwatch.live.run_info import describe_run
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.steps import Kind, StepLog, epoch_starts, is_pure
-from lightning_perfwatch.live.throughput import Throughput
+from lightning_perfwatch.live.totals import RunTotals
 from lightning_perfwatch.live.trace_options import TraceOptions
 from lightning_perfwatch.live.windows import Windows
-from lightning_perfwatch.measurements import PHASES, Counted, Overhead, RankSummary, Window
-from lightning_perfwatch.report import Rates
+from lightning_perfwatch.measurements import PHASES, Overhead, RankSummary, Window
+from lightning_perfwatch.rates import Rates
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,8 @@ class FitWatch:
         directory: where traces are written; None if this process records none.
         options: what a trace records.
         flops_per_batch, peak_tflops: see :class:`~lightning_perfwatch.live.flop_meter.FlopMeter`.
+        totals: what earlier sessions of this training have counted.
+        before_s: seconds of wall clock that went by before the first step, by name.
     """
 
     def __init__(
@@ -67,6 +70,8 @@ class FitWatch:
         options: TraceOptions,
         flops_per_batch: UserFlops | None = None,
         peak_tflops: float | None = None,
+        totals: RunTotals | None = None,
+        before_s: Mapping[str, float] | None = None,
     ) -> None:
         self._trainer = trainer
         self._module = module
@@ -85,17 +90,18 @@ class FitWatch:
             workers_start=self._loader_info is not None and bool(self._loader_info.num_workers),
         )
         self._steps = StepLog(on_device=marks is not None)
-        self._counter = BatchCounter(tokens)
-        self._throughput = Throughput()
-        self._row = RowSums(trainer.world_size)
+        self._before_s = dict(before_s or {})
+        self._after_s = 0.0
         self._step = 0
         self._epochs_seen = 0
-        self._was_clean = False
         self.is_disturbed = False
-        self._first_global_step = trainer.global_step
         rival = partial(another_profiler, trainer, own)
         count = StepCount([self._device.type], rival) if trainer.global_rank == 0 else None
         self._flops = FlopMeter.of_run(trainer, module, self._device, flops_per_batch, peak_tflops, count)
+        counter = BatchCounter(tokens, trainer.train_dataloader)
+        self._meter = Meter(
+            trainer, self._device, self._timer.edge, schedule, counter, totals or RunTotals(), self._flops
+        )
         self._windows = Windows(
             schedule,
             self._timer,
@@ -105,7 +111,6 @@ class FitWatch:
             rival=rival,
             count=self._flops.count,
         )
-        self._unknown_said = tokens is not None
         trainer.profiler = self._timer
 
     def _new_capture(self, directory: Path | None, options: TraceOptions, own: Any) -> Capture | None:
@@ -149,22 +154,12 @@ class FitWatch:
             for measured, seconds in self._timer.device.read():
                 self._steps.set_device(measured, seconds)
         window = self._windows.step_ended(self._step)  # before the user's function counts: it is no part of the step
-        step_ns = sum(parts.phases_ns)
-        samples, tokens = self._counter.count(batch)
-        if tokens is None and not self._unknown_said:
-            self._say_unknown(batch)
-        clean = self._is_clean(self._step) and not self.is_disturbed
-        if clean is not self._was_clean:
-            self._close_interval()
-        self._was_clean = clean
-        self._throughput.add(step_ns / 1e9, samples, tokens, clean=clean)
-        self._row.add(parts.phases_ns, samples, tokens, self._flops.add(batch, tokens, clean=clean))
+        ends_interval = self._meter.step_ended(self._step, batch, is_disturbed=self.is_disturbed)
+        self._meter.add(parts)
+        if ends_interval:
+            self._meter.close()
         self._step += 1
-        due = self._is_row_due()
-        if due:
-            self._close_interval()
-        axis = self._trainer.fit_loop.epoch_loop._batches_that_stepped
-        return StepResult(window, self._row.take(axis, self._flops.peak_flops_per_s) if due else None)
+        return StepResult(window, self._meter.row())
 
     def outside_steps(self) -> AbstractContextManager[None]:
         """Within this context the time is PerfWatch's own and belongs to no step."""
@@ -172,8 +167,14 @@ class FitWatch:
 
     def validation_begins(self) -> Window | None:
         """``on_validation_start``; the window that is closed for it, if one is."""
+        self._meter.close()
         batches = self._trainer.num_val_batches
         return self._windows.validation_begins(sum(batches) if isinstance(batches, Sequence) else float(batches))
+
+    def checkpoint_begins(self) -> None:
+        """A checkpoint is about to be saved: what was counted until now goes into it."""
+        self._meter.close()
+        self._meter.counted()
 
     def stop(self, reason: str | None = None) -> Window | None:
         """Training is over or broken off: give the Trainer its profiler back and end what runs; idempotent."""
@@ -181,8 +182,10 @@ class FitWatch:
         if self._windows.is_waiting:
             first = self._schedule.window(self._schedule.skip_first + self._schedule.wait).start
             self.note(f"the window never ran: it begins with step {first} and the run ended after {self._step} steps")
-        self._steps.add_outside(self._timer.end_step())
-        self._close_interval()
+        rest = self._timer.end_step()
+        self._steps.add_outside(rest)
+        self._after_s += sum(rest.phases_ns) / 1e9
+        self._meter.close()
         if self._timer.device is not None:
             for measured, seconds in self._timer.device.read():
                 self._steps.set_device(measured, seconds)
@@ -195,7 +198,8 @@ class FitWatch:
 
     def part(self) -> RankPart:
         """What this process contributes to the report of all ranks."""
-        rates = Rates.of(self._counted())
+        counted = self._meter.counted()
+        rates = Rates.of(counted)
         steps = self._steps.step_times()
         summary = RankSummary(
             rank=self._trainer.global_rank,
@@ -204,6 +208,11 @@ class FitWatch:
             samples_per_s=rates.samples_per_s,
             step_time_s=None if steps is None else steps.mean_step_s,
             data_wait_share=None if steps is None else steps.share("data_wait"),
+            nonpadding_tokens_per_s=rates.nonpadding_tokens_per_s,
+            samples=counted.samples,
+            tokens=counted.tokens,
+            nonpadding_tokens=counted.nonpadding_tokens,
+            intervals=rates.intervals,
         )
         return RankPart(summary, tuple(self._windows.done))
 
@@ -211,7 +220,7 @@ class FitWatch:
         """All that is known now; ``parts`` are those of all ranks, once they are gathered."""
         trainer = self._trainer
         own_s, num_steps = self._steps.own_hooks(self._timer.own_slots)
-        wall_s = self._steps.wall_s()
+        wall_s = {**self._before_s, **self._steps.wall_s(), "other": self._after_s}
         notes = self._notes + self._windows.notes + self._flops.notes()
         others = [window for part in parts for window in part.windows if window.rank != trainer.global_rank]
         known = Evidence(
@@ -222,7 +231,7 @@ class FitWatch:
             load_probe=self._windows.load_probe,
             syncs=self._windows.syncs,
             epoch_starts=epoch_starts(self._timer.epoch_starts_ns, self._timer.num_epochs),
-            counted=self._counted(),
+            counted=self._meter.counted(),
             flops=self._flops.flops(),
             windows=(*self._windows.done, *others),
             overhead=Overhead(hooks_s=own_s, num_steps=num_steps, capture_s=wall_s["capture"]),
@@ -242,12 +251,6 @@ class FitWatch:
             missing["trace"] = next(iter(self._notes + self._windows.notes), "this process records no trace")
         return missing
 
-    def _counted(self) -> Counted:
-        return self._throughput.counted(
-            num_optimizer_steps=self._trainer.global_step - self._first_global_step,
-            num_synchronizations=self._device.num_synchronizations,
-        )
-
     def _kind(self) -> Kind:
         """How well the step that has just ended stands for the run."""
         epochs = self._timer.num_epochs
@@ -257,31 +260,6 @@ class FitWatch:
         if begins_epoch or self._step == 0:
             return Kind.EPOCH_START
         return Kind.EARLY if self._step < self._schedule.skip_first else Kind.STEADY
-
-    def _is_clean(self, step: int) -> bool:
-        """Whether the throughput of this step is the run's own."""
-        schedule = self._schedule
-        return step > 0 and step >= schedule.skip_first and schedule.action(step) is Action.IDLE
-
-    def _close_interval(self) -> None:
-        """Wait for the device at the edge of an interval, so that the interval holds all of its steps' work."""
-        with self._timer.edge:
-            wait_s = self._device.synchronize()
-        self._throughput.add_wait(wait_s)
-        self._throughput.close()
-
-    def _is_row_due(self) -> bool:
-        """Whether Lightning logs this step too: on its axis, which counts batches but those that only accumulate."""
-        loop, every = self._trainer.fit_loop.epoch_loop, self._trainer.log_every_n_steps
-        return every > 0 and not loop._should_accumulate() and (loop._batches_that_stepped + 1) % every == 0
-
-    def _say_unknown(self, batch: Any) -> None:
-        self._unknown_said = True
-        log.info(
-            "PerfWatch can't tell the tokens of a batch of type %s; name their key or a function: "
-            "PerfWatch(tokens='input_ids').",
-            type(batch).__name__,
-        )
 
 
 @dataclass(frozen=True)

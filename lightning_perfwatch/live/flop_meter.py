@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
+from lightning_perfwatch.counts import Flops
 from lightning_perfwatch.live.clock import Device
 from lightning_perfwatch.live.peaks import Peak, find_peak, is_listed
 from lightning_perfwatch.live.step_count import StepCount
-from lightning_perfwatch.measurements import Flops
 
 log = logging.getLogger(__name__)
 

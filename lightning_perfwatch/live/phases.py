@@ -20,6 +20,7 @@ from lightning_perfwatch.measurements import PHASES
 LOGGING = "Lightning's logging"
 MOST_EPOCHS = 1024
 """How many starts of epochs are kept, the newest ones."""
+_OWN_IN_VALIDATION = (Part.CHECKPOINT, Part.EDGE)  # before validation, the device is still at work on steps
 
 
 class FetchObserver(Protocol):
@@ -183,8 +184,11 @@ class PhaseTimer:
     def _take_validation(self, outside_ns: dict[Part, int]) -> None:
         self._has_validated = False
         for slot, spent_ns in enumerate(self._validation_ns):
+            if not spent_ns:
+                continue
             self._validation_ns[slot] = 0
-            part = Part.CHECKPOINT if self.meanings[slot].part is Part.CHECKPOINT else Part.VALIDATION
+            own = self.meanings[slot].part
+            part = own if own in _OWN_IN_VALIDATION else Part.VALIDATION
             outside_ns[part] = outside_ns.get(part, 0) + spent_ns
 
     def _new_slot(self, meaning: Meaning) -> int:

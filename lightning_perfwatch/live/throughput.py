@@ -1,13 +1,14 @@
 """Samples and tokens over time, interval by interval.
 
-Pure arithmetic: durations and amounts are arguments. Knows no clock, no batch and no device.
+Pure arithmetic: durations and amounts are arguments. Knows no clock and no batch.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-from lightning_perfwatch.measurements import Counted, Interval
+from lightning_perfwatch.counts import Counted, Interval
+from lightning_perfwatch.live.tally import Count, Tally
 
 MOST_INTERVALS = 4096
 
@@ -15,8 +16,8 @@ MOST_INTERVALS = 4096
 class Throughput:
     """Adds up steps into intervals and intervals into totals.
 
-    An interval ends where the device was synchronised, so that its duration holds all of its work. The newest
-    4096 intervals are kept; the totals are over all steps.
+    An interval ends where the device was synchronised, so that its duration holds all of its work, and counts that
+    lie on the device are read there. The newest 4096 intervals are kept; the totals are over all steps in closed ones.
     """
 
     def __init__(self) -> None:
@@ -24,55 +25,69 @@ class Throughput:
         self._num_batches = 0
         self._samples: int | None = 0
         self._tokens: int | None = 0
-        self._begin_interval()
+        self._nonpadding: int | None = 0
+        self._counts = (Tally(), Tally(), Tally())
+        self.num_steps = 0
+        self.is_clean = True
+        self._duration_s = 0.0
 
-    def _begin_interval(self) -> None:
-        self._interval_steps = 0
-        self._interval_s = 0.0
-        self._interval_samples: int | None = 0
-        self._interval_tokens: int | None = 0
-        self._clean = True
-
-    def add(self, step_s: float, samples: int | None, tokens: int | None, *, clean: bool) -> None:
+    def add(
+        self, step_s: float, samples: int | None, tokens: Count, nonpadding: Count = None, *, clean: bool = True
+    ) -> None:
         """One training step of ``step_s`` seconds; unknown amounts make the sums they enter unknown."""
         self._num_batches += 1
-        self._interval_steps += 1
-        self._interval_s += step_s
-        self._interval_samples = _sum(self._interval_samples, samples)
-        self._interval_tokens = _sum(self._interval_tokens, tokens)
-        self._samples = _sum(self._samples, samples)
-        self._tokens = _sum(self._tokens, tokens)
-        self._clean = self._clean and clean
+        self.num_steps += 1
+        self._duration_s += step_s
+        for tally, count in zip(self._counts, (samples, tokens, nonpadding), strict=True):
+            tally.add(count)
+        self.is_clean = self.is_clean and clean
 
     def add_wait(self, wait_s: float) -> None:
         """Seconds that the work of this interval's steps still took when the device was waited for at its edge."""
-        self._interval_s += wait_s
+        self._duration_s += wait_s
 
     def close(self) -> Interval | None:
-        """End the interval at a synchronised device; None if no step has gone by."""
-        if self._interval_steps == 0:
+        """End the interval at a synchronised device; None if no step has gone by.
+
+        ``num_steps`` and ``is_clean`` are those of the interval that is open.
+        """
+        if self.num_steps == 0:
             return None
+        samples, tokens, nonpadding = self._take()
         interval = Interval(
             last_step=self._num_batches - 1,
-            num_steps=self._interval_steps,
-            duration_s=self._interval_s,
-            samples=self._interval_samples,
-            tokens=self._interval_tokens,
-            clean=self._clean,
+            num_steps=self.num_steps,
+            duration_s=self._duration_s,
+            samples=samples,
+            tokens=tokens,
+            clean=self.is_clean,
+            nonpadding_tokens=nonpadding,
         )
         self._intervals.append(interval)
-        self._begin_interval()
+        self.num_steps, self.is_clean, self._duration_s = 0, True, 0.0
         return interval
 
-    def counted(self, num_optimizer_steps: int, num_synchronizations: int) -> Counted:
-        """Everything counted so far, steps of an unfinished interval included in the totals."""
+    def _take(self) -> tuple[int | None, int | None, int | None]:
+        """The amounts of the open interval, which are added to the totals."""
+        samples, tokens, nonpadding = (tally.take() for tally in self._counts)
+        self._samples = _sum(self._samples, samples)
+        self._tokens = _sum(self._tokens, tokens)
+        self._nonpadding = _sum(self._nonpadding, nonpadding)
+        return samples, tokens, nonpadding
+
+    def counted(self, num_optimizer_steps: int, num_synchronizations: int, nonpadding_by: str | None = None) -> Counted:
+        """Everything counted in the intervals that are closed."""
+        num_batches = self._num_batches - self.num_steps
+        known = num_batches > 0
         return Counted(
-            num_batches=self._num_batches,
+            num_batches=num_batches,
             num_optimizer_steps=num_optimizer_steps,
-            samples=self._samples if self._num_batches else None,
-            tokens=self._tokens if self._num_batches else None,
+            samples=self._samples if known else None,
+            tokens=self._tokens if known else None,
             intervals=tuple(self._intervals),
             num_synchronizations=num_synchronizations,
+            nonpadding_tokens=self._nonpadding if known else None,
+            nonpadding_by=nonpadding_by,
         )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from lightning_perfwatch.finding import Finding
 from lightning_perfwatch.measurements import RankSummary, RunInfo, Window
 from lightning_perfwatch.report import Report
+from lightning_perfwatch.reporters.speed import nonpadding_name, outside, rate, trained_on
 from lightning_perfwatch.reporters.trace_facts import device_facts, host_facts
 from lightning_perfwatch.reporters.wording import (
     NOT_MEASURED,
@@ -91,7 +92,7 @@ def outline(report: Report) -> Outline:
         speed=tuple(_speed(report)),
         step=tuple(parts),
         step_total=Part("step", durations([step_s], step_s)[0], percent(1.0), 1.0) if parts else None,
-        outside=_outside(report.wall_s),
+        outside=outside(report.wall_s),
         devices=(*host_facts(report.host_steps), *device_facts(report.devices, report.device_steps)),
         operations=tuple(
             Part(clean(op.name), duration(op.self_s), percent(op.share), op.share) for op in report.top_ops
@@ -135,17 +136,25 @@ def _run(run: RunInfo) -> Iterable[str]:
 def _speed(report: Report) -> Iterable[Fact]:
     speed = report.throughput
     if report.run is not None or report.counted is not None:
-        yield Fact("tokens/s", _rate(speed.tokens_per_s, speed.tokens_per_s_rank))
-        yield Fact("samples/s", _rate(speed.samples_per_s, speed.samples_per_s_rank))
-        yield Fact("steps/s", _rate(speed.steps_per_s, None))
+        spreads = speed.intervals
+        yield Fact("tokens/s", rate(speed.tokens_per_s, speed.tokens_per_s_rank, spreads.get("tokens_per_s")))
+        if speed.nonpadding_tokens_per_s not in (None, speed.tokens_per_s):
+            spread = spreads.get("nonpadding_tokens_per_s")
+            yield Fact(nonpadding_name(report.counted), rate(speed.nonpadding_tokens_per_s, None, spread))
+        yield Fact("samples/s", rate(speed.samples_per_s, speed.samples_per_s_rank, spreads.get("samples_per_s")))
+        yield Fact("steps/s", rate(speed.steps_per_s, None, spreads.get("steps_per_s")))
         if speed.step_time_s is None:
             yield Fact("step time", NOT_MEASURED)
     if speed.step_time_s is not None:
         p50, p95 = duration(speed.step_time_s.p50), duration(speed.step_time_s.p95)
         yield Fact("step time", f"p50 {p50}, p95 {p95}")
+    yield from (Fact(name, value) for name, value in trained_on(report.counted))
     flops_used = utilisation(speed.model_tflops_per_s, speed.mfu, report.flops)
     if flops_used is not None:
         yield Fact("model FLOPs", flops_used)
+    if report.run is not None and report.run.device_is_asynchronous and report.counted is not None:
+        times = report.counted.num_synchronizations
+        yield Fact("waits for the device", f"{amount(times)} by PerfWatch, {report.counted.sync_policy}")
     if report.window_s is not None:
         yield Fact("profiled window", duration(report.window_s) + _window_steps(report))
 
@@ -157,23 +166,6 @@ def _window_steps(report: Report) -> str:
         return f", {len(report.host_steps)} steps" if len(report.host_steps) > 1 else ""
     window = min(read, key=lambda window: (window.rank, window.partial, -window.first_step))
     return f", {window.num_steps} steps from step {window.first_step} on"
-
-
-def _rate(value: float | None, own: float | None) -> str:
-    if value is None:
-        return NOT_MEASURED if own is None else f"{NOT_MEASURED} on all ranks; {amount(own)} on this one"
-    part_of_it = own is not None and amount(own) != amount(value)
-    return f"{amount(value)} (this rank {amount(own or 0)})" if part_of_it else amount(value)
-
-
-def _outside(wall_s: dict[str, float] | None) -> str | None:
-    """What of the wall clock was not training, in one line; None where nothing was."""
-    others = {name: value for name, value in (wall_s or {}).items() if name != "training" and value > 0}
-    total_s = sum((wall_s or {}).values())
-    if not others or total_s <= 0:
-        return None
-    parts = ", ".join(f"{label(name)} {duration(value)}" for name, value in others.items())
-    return f"{parts} ({percent(sum(others.values()) / total_s)} of {duration(total_s)} wall clock)"
 
 
 def _card(finding: Finding, several_ranks: bool) -> Card:

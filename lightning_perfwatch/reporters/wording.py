@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lightning_perfwatch.measurements import Flops
+from lightning_perfwatch.counts import Flops
 
 NOT_MEASURED = "not measured"
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from lightning_perfwatch.counts import Flops
 from lightning_perfwatch.live.flop_meter import FlopMeter, UserFlops, module_flops
 from lightning_perfwatch.live.flops import StepFlops
 from lightning_perfwatch.live.step_count import StepCount
-from lightning_perfwatch.measurements import Flops
 
 H100, A100, UNKNOWN = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
 

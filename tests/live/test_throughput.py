@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from lightning_perfwatch.counts import Counted, Interval
 from lightning_perfwatch.live.throughput import MOST_INTERVALS, Throughput
-from lightning_perfwatch.measurements import Counted, Interval
 
 
 def test_without_steps_there_is_no_interval_and_amounts_are_unknown() -> None:
@@ -55,12 +56,28 @@ def test_an_unknown_amount_makes_its_interval_and_the_total_unknown_but_not_the_
     assert (counted.tokens, counted.samples) == (None, 12)
 
 
-def test_micro_batches_of_an_unfinished_interval_are_counted_in_the_totals() -> None:
+def test_what_lies_in_the_open_interval_is_not_counted_yet() -> None:
     throughput = Throughput()
-    for _ in range(2):
-        throughput.add(0.1, 2, 16, clean=True)
+    throughput.add(0.1, 2, 16)
+    throughput.close()
+    throughput.add(0.1, 2, 16)
+    assert throughput.num_steps == 1
 
-    assert throughput.counted(0, 0) == Counted(2, 0, samples=4, tokens=32)
+    assert throughput.counted(0, 0).num_batches == 1
+    throughput.close()
+    found = throughput.counted(0, 0)
+    assert (found.num_batches, found.samples, found.tokens) == (2, 4, 32)
+
+
+def test_counts_on_a_device_are_read_at_the_edge_and_padding_is_a_figure_of_its_own() -> None:
+    throughput = Throughput()
+    throughput.add(1.0, 2, torch.tensor(20), torch.tensor(11))
+    throughput.add(1.0, 2, 10, torch.tensor(4))
+    closed = throughput.close()
+
+    assert closed == Interval(1, 2, 2.0, samples=4, tokens=30, nonpadding_tokens=15)
+    found = throughput.counted(2, 1, "attention_mask")
+    assert (found.tokens, found.nonpadding_tokens, found.nonpadding_by) == (30, 15, "attention_mask")
 
 
 def test_a_long_run_keeps_the_newest_intervals_and_the_totals_of_all() -> None:

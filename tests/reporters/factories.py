@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from lightning_perfwatch.counts import Counted
 from lightning_perfwatch.finding import Finding, Severity, Where
-from lightning_perfwatch.measurements import Counted, Overhead, RankSummary, RunInfo, Window
+from lightning_perfwatch.measurements import Overhead, RankSummary, RunInfo, Window
 from lightning_perfwatch.report import Phase, Report, StepTime, Throughput
 from lightning_perfwatch.trace import DeviceBreakdown, OpTotal
 

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
+from lightning_perfwatch.counts import Flops
 from lightning_perfwatch.finding import Severity, Where
-from lightning_perfwatch.measurements import Flops, Overhead, Window
+from lightning_perfwatch.measurements import Overhead, Window
 from lightning_perfwatch.report import Report, Throughput
 from lightning_perfwatch.reporters import terminal
 from tests.reporters.factories import (
@@ -157,7 +158,7 @@ def test_a_long_operation_name_is_cut_to_the_width() -> None:
 def test_time_outside_steps_is_one_line_with_its_share_of_the_wall_clock() -> None:
     (line,) = lines_with(terminal.render(report()), "outside steps")
 
-    assert line.split(maxsplit=2)[2] == "validation 1.50 s, epoch start 500 ms (17 % of 12.0 s wall clock)"
+    assert line.split(maxsplit=2)[2] == "validation 1.50 s, epoch start 500 ms (goodput 83 % of 12.0 s wall clock)"
 
 
 def test_a_device_says_how_busy_it_was_and_nothing_that_is_unknown() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ class Unequal(Module):
     def train_dataloader(self):
         rank = self.trainer.global_rank
         size = 2 + 4 * rank
-        return DataLoader(Samples(10 * size), batch_size=size)
+        return DataLoader(Samples(16 * size), batch_size=size)
 
 def run(ranks, logger, root):
     watch = PerfWatch(schedule=SHORT, tokens=count_numbers, ranks=ranks, quiet=True)
@@ -43,6 +44,14 @@ def run(ranks, logger, root):
         "samples_per_s": report.throughput.samples_per_s,
         "tokens_per_s": report.throughput.tokens_per_s,
         "own_samples_per_s": report.throughput.samples_per_s_rank,
+        "amounts": [[rank.samples, rank.tokens] for rank in report.ranks],
+        "intervals": report.throughput.intervals.get("samples_per_s") and [
+            getattr(report.throughput.intervals["samples_per_s"], end) for end in ("low", "median", "high")
+        ],
+        "rank_intervals": [
+            [getattr(rank.intervals["samples_per_s"], end) for end in ("low", "median", "high")]
+            for rank in report.ranks if rank.intervals
+        ],
         "windows": [[window.rank, window.first_step, window.num_steps] for window in report.windows],
         "directory": report.directory,
     }
@@ -76,7 +85,7 @@ def outcomes(directory: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("logger", ["none", "csv", "both"])
 def test_throughput_counts_every_process(outcomes: dict[str, Any], logger: str) -> None:
-    """PL#18148, PL#19106, PL#19604 (87): no hang with any logger; unequal batches add up to the whole run's rate."""
+    """PL#18148, PL#19106, PL#19604 (87), mosaicml/examples PR#71, composer PR#2013 (71): no hang, and an exact sum."""
     outcome = outcomes[logger]
     assert outcome["world_size"] == 2
     (_, samples_0, tokens_0), (_, samples_1, tokens_1) = outcome["ranks"]
@@ -86,6 +95,21 @@ def test_throughput_counts_every_process(outcomes: dict[str, Any], logger: str) 
     assert outcome["tokens_per_s"] == pytest.approx(tokens_0 + tokens_1)
     assert outcome["own_samples_per_s"] == pytest.approx(samples_0)
     assert outcome["samples_per_s"] <= (2 + 6) / 0.02
+    assert outcome["amounts"] == [[16 * 2, 16 * 2 * 8], [16 * 6, 16 * 6 * 8]]
+    assert len(outcome["rank_intervals"]) == 2
+    sums = [sum(ends) for ends in zip(*outcome["rank_intervals"], strict=True)]
+    assert outcome["intervals"] == pytest.approx(sums) == sorted(sums)
+
+
+def test_a_live_rate_is_one_processs_own_and_named_so(outcomes: dict[str, Any], directory: Path) -> None:
+    """mosaicml/examples PR#71, composer PR#2013 (71): one device's rate never passes for the whole run's."""
+    with (directory / "csv/lightning_logs/version_0/metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+
+    rates = [float(row["perfwatch/samples_per_s_rank"]) for row in rows if row.get("perfwatch/samples_per_s_rank")]
+    assert len(rates) == 16
+    assert max(rates) <= 2 / 0.02, "two samples take the first process at least 20 ms"
+    assert not any("perfwatch/samples_per_s" in row or "perfwatch/tokens_per_s" in row for row in rows)
 
 
 @pytest.mark.parametrize(

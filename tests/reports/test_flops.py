@@ -16,7 +16,7 @@ from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
 from lightning_perfwatch import PerfWatch, Schedule
-from lightning_perfwatch.measurements import Flops
+from lightning_perfwatch.counts import Flops
 from lightning_perfwatch.report import Report
 from tests.reports.harness import Module, fit, perfwatch, said_by_perfwatch
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import torch
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch.utils.data import DataLoader
 
 from lightning_perfwatch import PerfWatch
-from tests.reports.harness import SHORT, Module, fit, loader, perfwatch, said_by_perfwatch, trace_files
+from tests.reports.harness import SHORT, Module, Samples, fit, loader, perfwatch, said_by_perfwatch, trace_files
 
 
 class Rows(Logger):
@@ -92,6 +95,59 @@ class ByHand(Logs):
         optimizer: Any = self.optimizers()
         for _ in range(0 if batch_idx % 2 else 2):
             optimizer.step()
+
+
+class TwoOptimizers(Logs):
+    """Two optimizers by hand, each of which steps in every batch: two steps of the Trainer and one row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        loss = super().training_step(batch, batch_idx)
+        self.manual_backward(loss)
+        for optimizer in cast("list[Any]", self.optimizers()):
+            optimizer.step()
+
+    def configure_optimizers(self) -> Any:
+        return [torch.optim.SGD([parameter], lr=1e-3) for parameter in self.parameters()]
+
+
+def test_several_optimizers_make_one_row_a_batch() -> None:
+    """PL#4811, PL#13752 (90), composer#271 (63): neither the axis nor a rate counts a batch once for each of them."""
+    rows, watch = Rows(), perfwatch(tokens=lambda batch: batch.numel())
+    used = fit(watch, TwoOptimizers(), logger=rows, log_every_n_steps=1)
+
+    assert used.global_step == 20
+    assert rows.steps("perfwatch/step_time_ms") == list(range(10))
+    assert watch.report is not None and watch.report.counted is not None
+    found = watch.report.counted
+    assert (found.num_batches, found.num_optimizer_steps, found.samples, found.tokens) == (10, 20, 20, 160)
+
+
+class Changing(DataLoader[Any]):
+    """From the fourth batch on the batches have tokens that can be told."""
+
+    def __iter__(self) -> Any:
+        for number in range(8):
+            yield torch.ones(2, 8) if number < 3 else {"input_ids": torch.zeros(2, 8, dtype=torch.long)}
+
+
+class TakesAll(Logs):
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        return super().training_step(torch.ones(2, 8), batch_idx)
+
+
+def test_a_metric_that_appears_later_costs_no_row() -> None:
+    """PL#19432, PL PR#18567 (92): a CSV file that has begun without a key gets it, and keeps what it had."""
+    logger = CSVLogger("csv", name="logs", flush_logs_every_n_steps=1)
+    fit(perfwatch(), TakesAll(), train=Changing(Samples(16), batch_size=2), logger=logger, log_every_n_steps=1)
+
+    with (Path(logger.log_dir) / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["step"]) for row in rows if row["perfwatch/step_time_ms"]] == list(range(8))
+    assert [int(row["step"]) for row in rows if row["perfwatch/tokens_per_s"]] == list(range(3, 8))
 
 
 @pytest.mark.filterwarnings("ignore:`weights_only` was not set:UserWarning")
