@@ -16,7 +16,7 @@ import torch
 
 from lightning_perfwatch.measurements import PHASES, Seconds
 
-MOST_PENDING_STEPS = 64
+MOST_PENDING_STEPS = 128  # twice as many as go by between two readings
 _ASYNCHRONOUS = ("cuda", "xpu", "mps", "hpu", "npu")
 
 
@@ -62,7 +62,7 @@ class DeviceMarks:
 
     Each change of phase leaves an event in the stream; the span between two of them is what the device needed for
     the first one's phase, idle time included, so the spans of a step add up to the step. They are read when the
-    device has passed them, some steps later. Steps that are still pending after 64 further ones stay unmeasured.
+    device has passed them, some steps later. Steps that are still pending after 128 further ones stay unmeasured.
     """
 
     def __init__(self, make_event: Callable[[], Any]) -> None:

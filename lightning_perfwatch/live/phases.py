@@ -5,21 +5,37 @@ Owns the listener and exclusive times. Reads clocks; knows no schedule, no rule 
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from lightning_perfwatch.live import actions
 from lightning_perfwatch.live.actions import Meaning, Part
 from lightning_perfwatch.live.clock import DeviceMarks
-from lightning_perfwatch.live.contexts import PHASE_OF, ActionContext, ForwardedContext, context_kind
+from lightning_perfwatch.live.contexts import (
+    ActionContext,
+    ForwardedContext,
+    SilentContext,
+    TransparentContext,
+    context_kind,
+)
 from lightning_perfwatch.measurements import PHASES
 
 LOGGING = "Lightning's logging"
 MOST_EPOCHS = 1024
 """How many starts of epochs are kept, the newest ones."""
+
+OUTSIDE = tuple(part for part in Part if part.phase is None)
+"""The parts that belong to no step, in the order of the columns of :attr:`StepParts.outside_ns`."""
+
+Nanoseconds = npt.NDArray[np.int64]
+_Own = ActionContext | SilentContext
 
 
 class FetchObserver(Protocol):
@@ -34,11 +50,20 @@ class FetchObserver(Protocol):
 
 @dataclass(frozen=True)
 class StepParts:
-    """Nanoseconds since the last step ended: by phase, by hook slot, and by part outside the step."""
+    """Nanoseconds of steps that followed each other, a row for each.
 
-    phases_ns: list[int]
-    hooks_ns: dict[int, int]
-    outside_ns: dict[Part, int]
+    ``phases_ns`` has a column for each of ``PHASES``, ``outside_ns`` one for each of :data:`OUTSIDE`, both together
+    are the wall clock since the step before. ``slots_ns`` are the same times by slot of the :class:`PhaseTimer`.
+    """
+
+    phases_ns: Nanoseconds
+    outside_ns: Nanoseconds
+    slots_ns: Nanoseconds
+
+    @property
+    def num_steps(self) -> int:
+        """How many steps these are."""
+        return len(self.phases_ns)
 
 
 class PhaseTimer:
@@ -54,7 +79,10 @@ class PhaseTimer:
         checkpoint_keys: state keys of the callbacks that write checkpoints.
         device: marks on the device's clock, None where the device is not asynchronous.
         workers_start: whether the first wait of an epoch is for workers to start, and so no wait of a steady step.
+        silent: actions in which nothing happens; their time stays with what they lie in.
     """
+
+    profile: Callable[[str], _Own | ForwardedContext]
 
     def __init__(
         self,
@@ -64,48 +92,50 @@ class PhaseTimer:
         device: DeviceMarks | None = None,
         *,
         workers_start: bool = False,
+        silent: Collection[str] = (),
     ) -> None:
         self.device = device
         self.workers_start = workers_start
-        self._put_before(inner)
         self.fetch_observer: FetchObserver | None = None
         self.meanings: list[Meaning] = []
-        self._phase_of: list[int | None] = []  # by slot; an enum as a key would cost more than all the rest
-        self._has_validated = False
         self.own_slots: set[int] = set()
         self.epoch_starts_ns: deque[tuple[int, int]] = deque(maxlen=MOST_EPOCHS)
         self.num_epochs = 0
         self._own_prefix = f"[Callback]{own_key}."
         self._checkpoint_keys = frozenset(checkpoint_keys)
-        self._actions: dict[str, ActionContext] = {}
-        self._training_ns: list[int] = []
-        self._validation_ns: list[int] = []
-        self.ns = self._training_ns
+        self._silent = frozenset(silent)
+        self._actions = _Actions(self._new_action)
+        self._put_before(inner)
+        self.ns: list[int] = []  # by slot, since the fit began; contexts hold it and the stack, so both stay the same
+        self._training_ns: list[int] | None = None  # set aside while validation runs
         self.between_epochs = self._new_slot(Meaning(Part.EPOCH_START))
         self.loop = self._new_slot(Meaning(Part.OTHER))
         self.logging = self._new_slot(Meaning(Part.CALLBACKS, LOGGING, "after the batch"))
         self.manual_backward = self._new_slot(Meaning(Part.BACKWARD))
+        self._validation = self._new_slot(Meaning(Part.VALIDATION))
+        self._checkpoint = self._new_slot(Meaning(Part.CHECKPOINT))
+        self.stack = [self.between_epochs]  # the innermost action comes last
         self.capture = ActionContext(self, self._new_slot(Meaning(Part.CAPTURE)))
         self.edge = ActionContext(self, self._new_slot(Meaning(Part.EDGE)))
-        self.stack: list[int] = []
-        self.current = self.between_epochs
+        self._enclosed = TransparentContext(self, self.loop)
+        self._ends: deque[array[int]] = deque()  # the sums at the end of each step
+        self._taken = array("q")
+        self._column_of_slot = np.zeros((0, len(_COLUMNS)))
         self.iterator_since_ns: int | None = None
         self.last_ns = perf_counter_ns()
 
-    def profile(self, action_name: str) -> ActionContext | ForwardedContext:
-        """A context for ``action_name``, made once for each name."""
-        action = self._actions.get(action_name) or self._new_action(action_name)
-        return ForwardedContext(action, self.inner.profile(action_name)) if self._forwards else action
+    def _forwarded(self, action_name: str) -> ForwardedContext:
+        return ForwardedContext(self._actions[action_name], self.inner.profile(action_name))
 
     def start(self, action_name: str) -> None:
         """Lightning announces that ``action_name`` begins."""
         if self._forwards:
             self.inner.start(action_name)
-        (self._actions.get(action_name) or self._new_action(action_name)).__enter__()
+        self._actions[action_name].__enter__()
 
     def stop(self, action_name: str) -> None:
         """Lightning announces that ``action_name`` has ended."""
-        (self._actions.get(action_name) or self._new_action(action_name)).__exit__(None, None, None)
+        self._actions[action_name].__exit__(None, None, None)
         if self._forwards:
             self.inner.stop(action_name)
 
@@ -121,6 +151,7 @@ class PhaseTimer:
     def _put_before(self, inner: Any) -> None:
         self.inner = inner
         self._forwards = type(inner).__name__ != "PassThroughProfiler"
+        self.profile = self._forwarded if self._forwards else self._actions.__getitem__
 
     def remove_from(self, trainer: Any) -> None:
         """Give ``trainer`` back the profiler it had; other listeners that came later stay."""
@@ -137,70 +168,88 @@ class PhaseTimer:
     def flush(self) -> int:
         """Give the time since the last change to the innermost action; the time now in nanoseconds."""
         now_ns = perf_counter_ns()
-        self.ns[self.current] += now_ns - self.last_ns
+        self.ns[self.stack[-1]] += now_ns - self.last_ns
         self.last_ns = now_ns
         return now_ns
 
     def enter_validation(self) -> None:
         """From here on all is validation, and so is the time since training's last action: the loop set it up."""
-        self.ns = self._validation_ns
-        self._has_validated = True
+        if self.is_training:
+            self._training_ns = self.ns.copy()
+            self.ns[:] = [0] * len(self.ns)
 
     def leave_validation(self) -> None:
-        """Back to training."""
-        if self.ns is self._validation_ns:
-            self.flush()
-            self.ns = self._training_ns
+        """Back to training; what validation took becomes a sum of its own, and so do the checkpoints within it."""
+        if self._training_ns is None:
+            return
+        self.flush()
+        validation_ns = self.ns.copy()
+        self.ns[:] = self._training_ns + [0] * (len(validation_ns) - len(self._training_ns))
+        self._training_ns = None
+        for meaning, spent_ns in zip(self.meanings, validation_ns, strict=True):
+            self.ns[self._checkpoint if meaning.part is Part.CHECKPOINT else self._validation] += spent_ns
 
     @property
     def is_training(self) -> bool:
         """False while validation runs."""
-        return self.ns is self._training_ns
+        return self._training_ns is None
 
-    def end_step(self) -> StepParts:
+    def end_step(self) -> None:
         """End the running step here and begin the next one."""
         self.leave_validation()
         self.flush()
-        phases_ns = [0] * len(PHASES)
-        hooks_ns: dict[int, int] = {}
-        outside_ns: dict[Part, int] = {}
-        ns, meanings, phase_of = self._training_ns, self.meanings, self._phase_of
-        for slot, spent_ns in enumerate(ns):
-            if spent_ns:
-                ns[slot] = 0
-                phase = phase_of[slot]
-                if phase is None:
-                    part = meanings[slot].part
-                    outside_ns[part] = outside_ns.get(part, 0) + spent_ns
-                else:
-                    phases_ns[phase] += spent_ns
-                    if meanings[slot].hook is not None:
-                        hooks_ns[slot] = spent_ns
-        if self._has_validated:
-            self._take_validation(outside_ns)
-        return StepParts(phases_ns, hooks_ns, outside_ns)
+        self._ends.append(array("q", self.ns))
 
-    def _take_validation(self, outside_ns: dict[Part, int]) -> None:
-        self._has_validated = False
-        for slot, spent_ns in enumerate(self._validation_ns):
-            self._validation_ns[slot] = 0
-            part = Part.CHECKPOINT if self.meanings[slot].part is Part.CHECKPOINT else Part.VALIDATION
-            outside_ns[part] = outside_ns.get(part, 0) + spent_ns
+    def take(self, num_steps: int | None = None) -> StepParts:
+        """The oldest ``num_steps`` of the steps that have ended and were not taken yet, by default all of them."""
+        ends = [self._ends.popleft() for _ in range(len(self._ends) if num_steps is None else num_steps)]
+        rows = np.zeros((len(ends) + 1, len(self.ns)), dtype=np.int64)
+        for row, sums in zip(rows, (self._taken, *ends), strict=True):
+            row[: len(sums)] = sums  # a slot that is younger than a step took nothing of it
+        if ends:
+            self._taken = ends[-1]
+        slots_ns = np.diff(rows, axis=0)
+        by_part = (slots_ns.astype(np.float64) @ self._columns()).astype(np.int64)  # floats are exact for 100 days
+        return StepParts(by_part[:, : len(PHASES)], by_part[:, len(PHASES) :], slots_ns)
+
+    def _columns(self) -> npt.NDArray[np.float64]:
+        """Which slot adds to which column of phases and outside parts, shape (slots, columns)."""
+        if len(self._column_of_slot) != len(self.meanings):
+            self._column_of_slot = np.zeros((len(self.meanings), len(_COLUMNS)))
+            for slot, meaning in enumerate(self.meanings):
+                self._column_of_slot[slot, _COLUMNS.index(meaning.part.value)] = 1.0
+        return self._column_of_slot
 
     def _new_slot(self, meaning: Meaning) -> int:
         self.meanings.append(meaning)
-        self._phase_of.append(PHASE_OF[meaning.part])
-        self._training_ns.append(0)
-        self._validation_ns.append(0)
+        self.ns.append(0)
         return len(self.meanings) - 1
 
-    def _new_action(self, name: str) -> ActionContext:
+    def _new_action(self, name: str) -> _Own:
         meaning = actions.meaning(name, self._checkpoint_keys)
+        if meaning.part is Part.ENCLOSING:  # the user's own, and there may be any number of them
+            return self._enclosed
+        kind = context_kind(name, meaning, on_device=self.device is not None)
+        if name in self._silent and kind is ActionContext:
+            return self._actions.setdefault(name, _SILENT)
         slot = self._new_slot(meaning)
         if name.startswith(self._own_prefix):
             self.own_slots.add(slot)
-        kind = context_kind(name, meaning, on_device=self.device is not None)
         return self._actions.setdefault(name, kind(self, slot))
+
+
+class _Actions(dict[str, _Own]):
+    """The context of every action, made once for each name."""
+
+    def __init__(self, make: Callable[[str], _Own]) -> None:
+        self._make = make
+
+    def __missing__(self, name: str) -> _Own:
+        return self._make(name)
+
+
+_SILENT = SilentContext()
+_COLUMNS = [*PHASES, *(part.value for part in OUTSIDE)]
 
 
 def _itself(profiler: Any) -> Any:

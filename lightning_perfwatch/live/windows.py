@@ -51,6 +51,7 @@ class Windows:
         self._auditing = False
         self._closing: str | None = None
         self._planned = range(0)
+        self._idle_until = 0
         self.done: list[Window] = []
         self.notes: list[str] = []
         self.before_step(0)
@@ -95,6 +96,8 @@ class Windows:
 
     def step_ended(self, step: int) -> Window | None:
         """The step number ``step`` is complete; the window that closes with it, if one does."""
+        if step + 1 < self._idle_until:
+            return None
         if self._auditing:
             self._audit.end_step()
         closed = None
@@ -119,6 +122,7 @@ class Windows:
                 self.switch_off(f"tracing is off: {error}")
         busy = self._auditing or (self._capture is not None and self._capture.is_recording)
         self._timer.fetch_observer = self if busy else None
+        self._idle_until = 0 if busy or action is not Action.IDLE else self._schedule.next_change(step)
 
     def _prepare(self, capture: Capture, step: int, window: range) -> None:
         if step == window.start - self._trial_steps:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import Any
 
 from lightning_perfwatch.live.actions import Part
-from lightning_perfwatch.live.phases import PhaseTimer, StepParts
+from lightning_perfwatch.live.phases import OUTSIDE, PhaseTimer
 from lightning_perfwatch.measurements import PHASES
 
 
@@ -161,17 +162,42 @@ def timer_in_step(**changes: Any) -> PhaseTimer:
     timer.start(RUN_EPOCH)
     timer.start(FETCH)
     timer.stop(FETCH)
-    timer.end_step()
+    end_step(timer)
     return timer
 
 
-def phases_ms(parts: StepParts) -> dict[str, float]:
+@dataclass(frozen=True)
+class Ended:
+    """Nanoseconds of one step: by phase, by hook slot, and by part outside of it."""
+
+    phases_ns: list[int]
+    hooks_ns: dict[int, int]
+    outside_ns: dict[Part, int]
+
+
+def end_step(timer: PhaseTimer) -> Ended:
+    """End the step that ``timer`` is in and take it alone."""
+    timer.end_step()
+    parts = timer.take()
+    slots_ns = zip(timer.meanings, parts.slots_ns[0].tolist(), strict=True)
+    return Ended(
+        phases_ns=parts.phases_ns[0].tolist(),
+        hooks_ns={
+            slot: ns
+            for slot, (meaning, ns) in enumerate(slots_ns)
+            if ns and meaning.hook and meaning.part.phase is not None
+        },
+        outside_ns={part: ns for part, ns in zip(OUTSIDE, parts.outside_ns[0].tolist(), strict=True) if ns},
+    )
+
+
+def phases_ms(parts: Ended) -> dict[str, float]:
     return {name: ns / 1e6 for name, ns in zip(PHASES, parts.phases_ns, strict=True) if ns}
 
 
-def outside_ms(parts: StepParts) -> dict[Part, float]:
+def outside_ms(parts: Ended) -> dict[Part, float]:
     return {part: ns / 1e6 for part, ns in parts.outside_ns.items()}
 
 
-def hooks_ms(timer: PhaseTimer, parts: StepParts) -> dict[tuple[str | None, str | None], float]:
+def hooks_ms(timer: PhaseTimer, parts: Ended) -> dict[tuple[str | None, str | None], float]:
     return {(timer.meanings[slot].owner, timer.meanings[slot].hook): ns / 1e6 for slot, ns in parts.hooks_ns.items()}

@@ -24,6 +24,7 @@ from tests.live.factories import (
     PassThroughProfiler,
     RecordingProfiler,
     Stream,
+    end_step,
     hooks_ms,
     outside_ms,
     phases_ms,
@@ -51,7 +52,7 @@ def test_the_users_own_profiler_hears_every_action_in_its_order(clock: HostClock
     play(alone, clock, [*BATCH, *VALIDATION])
 
     assert behind.calls[heard_before:] == alone.calls
-    assert phases_ms(timer.end_step()) == BATCH_MS
+    assert phases_ms(end_step(timer)) == BATCH_MS
 
 
 def test_the_users_own_profiler_hears_the_end_of_an_action_that_failed(clock: HostClock) -> None:
@@ -91,7 +92,7 @@ def test_of_two_listeners_either_can_go_first_and_the_other_listens_on(clock: Ho
         outer = timer_in_step(inner=inner)
         trainer = SimpleNamespace(profiler=outer)
         play(outer, clock, BATCH)
-        assert phases_ms(inner.end_step()) == phases_ms(outer.end_step()) == BATCH_MS
+        assert phases_ms(end_step(inner)) == phases_ms(end_step(outer)) == BATCH_MS
         gone, stays = (inner, outer) if first_goes else (outer, inner)
         own.calls.clear()
 
@@ -100,8 +101,8 @@ def test_of_two_listeners_either_can_go_first_and_the_other_listens_on(clock: Ho
 
         assert trainer.profiler is stays
         assert stays.inner is own
-        assert phases_ms(stays.end_step()) == BATCH_MS
-        assert gone.end_step().hooks_ns == {}
+        assert phases_ms(end_step(stays)) == BATCH_MS
+        assert end_step(gone).hooks_ns == {}
         assert own.calls[0] == ("start", FETCH)
         assert own.calls.count(("start", FETCH)) == 1
 
@@ -125,7 +126,7 @@ def test_a_fetch_that_finds_the_loader_exhausted_is_a_fetch_that_ended(clock: Ho
         raise StopIteration
     clock.pass_ms(2.0)
 
-    assert phases_ms(timer.end_step()) == {"data_wait": 3.0, "other": 2.0}
+    assert phases_ms(end_step(timer)) == {"data_wait": 3.0, "other": 2.0}
 
 
 def test_an_observer_hears_of_training_fetches_only_and_also_of_those_that_fail(clock: HostClock) -> None:
@@ -151,7 +152,7 @@ def test_a_step_that_began_and_was_broken_off_still_adds_up(clock: HostClock) ->
         raise RuntimeError
     clock.pass_ms(1.0)
 
-    assert phases_ms(timer.end_step()) == {"forward": 5.0, "other": 1.0}
+    assert phases_ms(end_step(timer)) == {"forward": 5.0, "other": 1.0}
 
 
 def test_a_listener_that_comes_in_the_middle_of_an_action_takes_its_end_for_what_it_is(clock: HostClock) -> None:
@@ -162,7 +163,7 @@ def test_a_listener_that_comes_in_the_middle_of_an_action_takes_its_end_for_what
     timer.start(RUN_EPOCH)
     play(timer, clock, [4.0, *BATCH])
 
-    parts = timer.end_step()
+    parts = end_step(timer)
 
     assert phases_ms(parts) == {**BATCH_MS, "callbacks": 67.0}
     assert outside_ms(parts) == {Part.EPOCH_START: 7.0}
@@ -172,7 +173,7 @@ def test_names_never_heard_of_belong_to_the_loop_or_to_their_owner(clock: HostCl
     timer = timer_in_step()
     play(timer, clock, [("some new action", 3.0), ("", 1.0), ("[Callback]EMA.on_something_new", 5.0)])
 
-    parts = timer.end_step()
+    parts = end_step(timer)
 
     assert phases_ms(parts) == {"callbacks": 5.0, "other": 4.0}
     assert hooks_ms(timer, parts) == {("EMA", "on_something_new"): 5.0}
@@ -181,7 +182,7 @@ def test_names_never_heard_of_belong_to_the_loop_or_to_their_owner(clock: HostCl
 def test_perfwatchs_own_hooks_are_known_as_such_and_a_namesake_is_not(clock: HostClock) -> None:
     timer = timer_in_step()
     play(timer, clock, [(OWN, 1.0), ("[Callback]PerfWatchToo.on_train_batch_end", 2.0)])
-    hooks = timer.end_step().hooks_ns
+    hooks = end_step(timer).hooks_ns
 
     assert {slot: ns for slot, ns in hooks.items() if slot in timer.own_slots} == {min(hooks): 1_000_000}
     assert timer.meanings[min(hooks)] == Meaning(Part.CALLBACKS, "PerfWatch", "on_train_batch_end")

@@ -17,7 +17,7 @@ from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.trace_options import TraceOptions
 from lightning_perfwatch.live.windows import Windows
 from lightning_perfwatch.measurements import Window
-from tests.live.factories import FETCH, TRAINING_STEP, PassThroughProfiler
+from tests.live.factories import FETCH, TRAINING_STEP, PassThroughProfiler, end_step
 from tests.live.traces import document_of, files, new_capture, spans, steps_of, work
 
 LOSS = torch.ones(())
@@ -56,7 +56,7 @@ class Loop:
             work()
             yield step
         self._step += 1
-        self.outside[step] = self.timer.end_step().outside_ns
+        self.outside[step] = end_step(self.timer).outside_ns
         window = self.windows.step_ended(step)
         if window is not None:
             self.closed[step] = window
