@@ -119,9 +119,13 @@ class PerfWatch(Callback):
         place = find_place(trainer, self.config.dir)
         self._live = self._session = Session(trainer, pl_module, self, self.config, place)
 
-    @_guarded
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """A training step begins."""
+        if self._live is not None and self._live.watches_steps:
+            self._step_started(trainer)
+
+    @_guarded
+    def _step_started(self, trainer: Any) -> None:
         if self._live is not None:
             self._live.step_started()
 

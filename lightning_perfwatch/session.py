@@ -72,6 +72,11 @@ class Session:
             log.warning("PerfWatch watches one fit at a time: it ignores hooks of another Trainer or another thread.")
         return False
 
+    @property
+    def watches_steps(self) -> bool:
+        """Whether the step that begins is watched closely, and so has to be told of."""
+        return self._fit.watches_steps
+
     def step_started(self) -> None:
         """A training step begins."""
         self._fit.step_started()

@@ -26,29 +26,30 @@ class ActionContext:
     hand in slots: 0.5 µs.
     """
 
-    __slots__ = ("ns", "slot", "stack", "timer")
+    __slots__ = ("ns", "slot", "stack", "timer", "watch")
 
     def __init__(self, timer: PhaseTimer, slot: int) -> None:
         self.timer = timer
         self.slot = slot
-        self.ns = timer.ns
-        self.stack = timer.stack
+        self.watch = timer.watch
+        self.ns = timer.watch.ns
+        self.stack = timer.watch.stack
 
     def __enter__(self) -> None:
         now_ns = perf_counter_ns()
-        timer = self.timer
+        watch = self.watch
         stack = self.stack
-        self.ns[stack[-1]] += now_ns - timer.last_ns
-        timer.last_ns = now_ns
+        self.ns[stack[-1]] += now_ns - watch.last_ns
+        watch.last_ns = now_ns
         stack.append(self.slot)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         now_ns = perf_counter_ns()
-        timer = self.timer
+        watch = self.watch
         stack = self.stack
         slot = stack.pop()
-        self.ns[slot] += now_ns - timer.last_ns
-        timer.last_ns = now_ns
+        self.ns[slot] += now_ns - watch.last_ns
+        watch.last_ns = now_ns
         if not stack:  # the listener came in after the start of this action
             stack.append(slot)
 
@@ -65,12 +66,15 @@ class SilentContext:
         pass
 
 
+OwnContext = ActionContext | SilentContext
+
+
 class ForwardedContext:
     """An action that the user's own profiler hears of too."""
 
     __slots__ = ("_action", "_inner")
 
-    def __init__(self, action: ActionContext | SilentContext, inner: Any) -> None:
+    def __init__(self, action: OwnContext, inner: Any) -> None:
         self._action = action
         self._inner = inner
 
@@ -98,7 +102,7 @@ class _Marked(ActionContext):
 
     def _mark(self) -> None:
         timer = self.timer
-        phase = PHASE_OF[timer.meanings[timer.stack[-1]].part]
+        phase = PHASE_OF[timer.meanings[self.stack[-1]].part]
         if timer.device is not None and timer.is_training and phase is not None:
             timer.device.mark(phase)
 
@@ -111,11 +115,11 @@ class _Fetch(_Marked):
     def __enter__(self) -> None:
         timer = self.timer
         timer.leave_validation()
-        now_ns = timer.flush()
         if timer.iterator_since_ns is not None:
             timer.num_epochs += 1
-            timer.epoch_starts_ns.append((now_ns - timer.iterator_since_ns, 0))
+            timer.epoch_starts_ns.append((self.watch.lap() - timer.iterator_since_ns, 0))
         if self.stack[-1] in (timer.between_epochs, timer.logging):  # else a training step fetches its own batch
+            self.watch.lap()
             self.stack[-1] = timer.loop
         super().__enter__()
         if timer.iterator_since_ns is not None and timer.workers_start:
@@ -127,10 +131,10 @@ class _Fetch(_Marked):
         timer = self.timer
         if timer.fetch_observer is not None:
             timer.fetch_observer.fetch_ends()
-        begun_ns = timer.last_ns
+        begun_ns = self.watch.last_ns
         super().__exit__(kind, error, trace)
         if timer.iterator_since_ns is not None:
-            timer.epoch_starts_ns[-1] = (timer.epoch_starts_ns[-1][0], timer.last_ns - begun_ns)
+            timer.epoch_starts_ns[-1] = (timer.epoch_starts_ns[-1][0], self.watch.last_ns - begun_ns)
             timer.iterator_since_ns = None
 
 
@@ -142,7 +146,7 @@ class _Epoch(ActionContext):
     def __enter__(self) -> None:
         super().__enter__()
         self.stack[-1] = self.timer.between_epochs
-        self.timer.iterator_since_ns = self.timer.last_ns
+        self.timer.iterator_since_ns = self.watch.last_ns
 
 
 class TransparentContext(ActionContext):

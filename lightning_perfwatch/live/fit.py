@@ -20,6 +20,7 @@ from lightning_perfwatch.live.batch import Amounts, BatchCounter
 from lightning_perfwatch.live.capture import Capture
 from lightning_perfwatch.live.clock import Device, DeviceMarks
 from lightning_perfwatch.live.hook_places import located
+from lightning_perfwatch.live.listener import Listener
 from lightning_perfwatch.live.loading import describe_loader, find_loader
 from lightning_perfwatch.live.metrics import MetricRow, RowSums
 from lightning_perfwatch.live.phases import PhaseTimer
@@ -74,7 +75,6 @@ class FitWatch:
         loader = find_loader(trainer.train_dataloader)
         self._loader_info = describe_loader(loader)
         self._timer = PhaseTimer(
-            trainer.profiler,
             own.state_key,
             checkpoint_keys(trainer.callbacks),
             marks,
@@ -103,7 +103,8 @@ class FitWatch:
             rival=partial(another_profiler, trainer, own),
         )
         self._unknown_said = tokens is not None
-        trainer.profiler = self._timer
+        self._listener = Listener(trainer.profiler, self._timer)
+        trainer.profiler = self._listener
 
     def _new_capture(self, directory: Path | None, options: TraceOptions, own: Any) -> Capture | None:
         trainer = self._trainer
@@ -131,6 +132,11 @@ class FitWatch:
     def note(self, text: str) -> None:
         """Something about the measurement that the report should say."""
         self._notes.append(text)
+
+    @property
+    def watches_steps(self) -> bool:
+        """Whether an audit or a window wants to hear of a step's start."""
+        return self._windows.is_busy
 
     def step_started(self) -> None:
         """``on_train_batch_start``."""
@@ -196,7 +202,7 @@ class FitWatch:
 
     def release(self, reason: str | None = None) -> Window | None:
         """Give the Trainer its profiler back and leave none running; the window that was open, if one was."""
-        self._timer.remove_from(self._trainer)
+        self._listener.remove_from(self._trainer)
         return self._windows.finish(reason)
 
     def part(self) -> RankPart:

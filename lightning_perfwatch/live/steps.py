@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning_perfwatch.live.actions import Meaning, Part
-from lightning_perfwatch.live.phases import OUTSIDE, Nanoseconds, StepParts
+from lightning_perfwatch.live.phases import OUTSIDE, StepParts
+from lightning_perfwatch.live.stopwatch import Nanoseconds
 from lightning_perfwatch.measurements import PHASES, EpochStart, HookTime, Seconds, StepTimes
 
 MOST_STEPS = 8192
@@ -44,7 +45,11 @@ class StepLog:
 
     def add(self, parts: StepParts, kinds: Sequence[Kind]) -> None:
         """Finished steps that follow those before them, at most 8192; their numbers count from 0."""
-        places = np.arange(self._num_steps, self._num_steps + parts.num_steps) % MOST_STEPS
+        first = self._num_steps % MOST_STEPS
+        wraps = first + parts.num_steps > MOST_STEPS
+        places = (
+            (np.arange(first, first + parts.num_steps) % MOST_STEPS) if wraps else slice(first, first + parts.num_steps)
+        )
         self._host_s[places] = parts.phases_ns / 1e9
         self._kinds[places] = kinds
         self._is_pure[places] = _are_pure(parts)
@@ -52,8 +57,9 @@ class StepLog:
             self._device_s[places] = np.nan
         self._num_steps += parts.num_steps
         self._training_ns += int(parts.phases_ns.sum())
-        for kind in set(kinds):
-            of_kind = parts.slots_ns[self._kinds[places] == kind]
+        present = set(kinds)
+        for kind in present:
+            of_kind = parts.slots_ns if len(present) == 1 else parts.slots_ns[self._kinds[places] == kind]
             self._num_of_kind[kind] += len(of_kind)
             self._hooks[kind].add(of_kind)
         self.add_outside(parts)

@@ -52,6 +52,7 @@ class Windows:
         self._closing: str | None = None
         self._planned = range(0)
         self._idle_until = 0
+        self.is_busy = False
         self.done: list[Window] = []
         self.notes: list[str] = []
         self.before_step(0)
@@ -120,9 +121,9 @@ class Windows:
                     self._prepare(self._capture, step, self._schedule.window(step))
             except CaptureError as error:
                 self.switch_off(f"tracing is off: {error}")
-        busy = self._auditing or (self._capture is not None and self._capture.is_recording)
-        self._timer.fetch_observer = self if busy else None
-        self._idle_until = 0 if busy or action is not Action.IDLE else self._schedule.next_change(step)
+        self.is_busy = self._auditing or (self._capture is not None and self._capture.is_recording)
+        self._timer.fetch_observer = self if self.is_busy else None
+        self._idle_until = 0 if self.is_busy or action is not Action.IDLE else self._schedule.next_change(step)
 
     def _prepare(self, capture: Capture, step: int, window: range) -> None:
         if step == window.start - self._trial_steps:

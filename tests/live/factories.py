@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightning_perfwatch.live.actions import Part
+from lightning_perfwatch.live.listener import Listener
 from lightning_perfwatch.live.phases import OUTSIDE, PhaseTimer
 from lightning_perfwatch.measurements import PHASES
 
@@ -139,7 +140,7 @@ VALIDATION: Script = [
 ]
 
 
-def play(timer: PhaseTimer | RecordingProfiler, clock: HostClock, script: Script) -> None:
+def play(timer: PhaseTimer | Listener | RecordingProfiler, clock: HostClock, script: Script) -> None:
     """Go through ``script``, announcing its actions in turn by ``profile`` and by ``start`` and ``stop``."""
     for number, part in zip(itertools.count(), script, strict=False):
         if isinstance(part, tuple):
@@ -157,13 +158,23 @@ def play(timer: PhaseTimer | RecordingProfiler, clock: HostClock, script: Script
 
 def timer_in_step(**changes: Any) -> PhaseTimer:
     """A timer that has seen the epoch begin and ended a step, so that what follows is the next one."""
-    arguments = {"inner": PassThroughProfiler(), "own_key": "PerfWatch", "checkpoint_keys": ["ModelCheckpoint{}"]}
+    arguments = {"own_key": "PerfWatch", "checkpoint_keys": ["ModelCheckpoint{}"]}
     timer = PhaseTimer(**{**arguments, **changes})
     timer.start(RUN_EPOCH)
     timer.start(FETCH)
     timer.stop(FETCH)
     end_step(timer)
     return timer
+
+
+def listener_in_step(inner: Any) -> Listener:
+    """A listener before ``inner``, which has heard of the same."""
+    listener = Listener(inner, PhaseTimer("PerfWatch", ["ModelCheckpoint{}"]))
+    listener.start(RUN_EPOCH)
+    listener.start(FETCH)
+    listener.stop(FETCH)
+    end_step(listener.timer)
+    return listener
 
 
 @dataclass(frozen=True)
