@@ -65,6 +65,9 @@ class PerfWatch(Callback):
         ignore: ids of rules that stay silent.
         quiet: print nothing; the report is still written.
         trace: what a trace records and how large it may become.
+        max_overhead_share: what repeated windows, and what PerfWatch's hooks may cost, each as a share (0..1] of the
+            training time; beyond it PerfWatch does less and says so. The first window is what was asked for and does
+            not count. None is no limit.
 
     Raises:
         ValueError: an argument can't be used; the message names it, the value and the remedy.
@@ -82,8 +85,19 @@ class PerfWatch(Callback):
         ignore: Iterable[str] = (),
         quiet: bool = False,
         trace: TraceOptions | None = None,
+        max_overhead_share: float | None = 0.01,
     ) -> None:
-        self.config = PerfWatchConfig(schedule, tokens, ranks, dir, rules, ignore, quiet, trace)  # type: ignore[arg-type]
+        self.config = PerfWatchConfig(
+            schedule,  # type: ignore[arg-type]
+            tokens,
+            ranks,  # type: ignore[arg-type]
+            dir,  # type: ignore[arg-type]
+            rules,  # type: ignore[arg-type]
+            ignore,  # type: ignore[arg-type]
+            quiet,
+            trace,  # type: ignore[arg-type]
+            max_overhead_share,
+        )
         self.report: Report | None = None
         self._session: Session | None = None  # until it is concluded
         self._live: Session | None = None  # as long as it measures

@@ -35,6 +35,9 @@ class PerfWatchConfig:
         ignore: ids of rules that stay silent.
         quiet: print nothing; the report is still written.
         trace: what a trace records; a mapping is read as the fields of TraceOptions.
+        max_overhead_share: what repeated windows, and what PerfWatch's hooks may cost, each as a share
+            (0..1] of the training time; beyond it PerfWatch does less and says so. The first window is what was asked
+            for and does not count. None is no limit.
 
     Raises:
         ValueError: a value can't be used; the message names the field, the value and the remedy.
@@ -48,6 +51,7 @@ class PerfWatchConfig:
     ignore: tuple[str, ...] = ()
     quiet: bool = False
     trace: TraceOptions = field(default_factory=TraceOptions)
+    max_overhead_share: float | None = 0.01
 
     def __post_init__(self) -> None:
         checked = {
@@ -59,6 +63,7 @@ class PerfWatchConfig:
             "ignore": _ignore(self.ignore),
             "quiet": _flag("quiet", self.quiet),
             "trace": _part("trace", TraceOptions, self.trace),
+            "max_overhead_share": _share("max_overhead_share", self.max_overhead_share),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -124,6 +129,7 @@ class _Plain:
     rules: Any = None
     ignore: list[str] = field(default_factory=list)
     quiet: bool = False
+    max_overhead_share: float | None = 0.01
 
 
 def _plain_mapping(source: Any) -> dict[str, Any]:
@@ -257,6 +263,14 @@ def _ignore(value: Any) -> tuple[str, ...]:
     for rule_id in ids:
         rule_class(rule_id)
     return ids
+
+
+def _share(name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 1:
+        return float(value)
+    raise ValueError(f"{name} must be a share above 0 and at most 1 such as 0.01, or None for no limit, got {value!r}.")
 
 
 def _flag(name: str, value: Any) -> bool:

@@ -55,6 +55,7 @@ class Session:
             tokens=config.tokens,
             directory=place.path if config.records_on(trainer.global_rank) else None,
             options=config.trace,
+            max_overhead_share=config.max_overhead_share,
         )
         if place.reason is not None:
             self._fit.note(f"no trace and no report are written: {place.reason}")

@@ -77,6 +77,11 @@ class DeviceMarks:
         event.record()
         self._open.append((phase, event))
 
+    def pause(self) -> None:
+        """Forget the marks since the last step that was closed; the next step begins with a mark of its own."""
+        self._free.extend(event for _, event in self._open)
+        self._open = []
+
     def close_step(self, row: int | None, phase: int) -> None:
         """End the running step, whose times belong into ``row``; the next one begins in ``phase``.
 

@@ -17,23 +17,25 @@ from typing import Any
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.live.actions import checkpoint_keys
 from lightning_perfwatch.live.batch import Amounts, BatchCounter
-from lightning_perfwatch.live.capture import Capture
+from lightning_perfwatch.live.budget import Budget
 from lightning_perfwatch.live.clock import Device, DeviceMarks
 from lightning_perfwatch.live.hook_places import located
 from lightning_perfwatch.live.listener import Listener
 from lightning_perfwatch.live.loading import describe_loader, find_loader
 from lightning_perfwatch.live.metrics import MetricRow, RowSums
+from lightning_perfwatch.live.own_cost import OwnCost
 from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.ranks import RankPart
 from lightning_perfwatch.live.rivals import another_profiler
 from lightning_perfwatch.live.run_info import describe_run
-from lightning_perfwatch.live.schedule import Action, Schedule
+from lightning_perfwatch.live.schedule import Schedule
 from lightning_perfwatch.live.silent_hooks import silent_actions
+from lightning_perfwatch.live.step_judge import StepJudge
 from lightning_perfwatch.live.steps import Kind, StepLog, epoch_starts
 from lightning_perfwatch.live.throughput import Throughput
 from lightning_perfwatch.live.trace_options import TraceOptions
-from lightning_perfwatch.live.windows import Windows
-from lightning_perfwatch.measurements import PHASES, Counted, Overhead, RankSummary, Window
+from lightning_perfwatch.live.windows import Windows, capture_for
+from lightning_perfwatch.measurements import Counted, RankSummary, Window
 from lightning_perfwatch.report import Rates
 
 log = logging.getLogger(__name__)
@@ -52,6 +54,7 @@ class FitWatch:
         tokens: how tokens are counted, see :class:`~lightning_perfwatch.live.batch.BatchCounter`.
         directory: where traces are written; None if this process records none.
         options: what a trace records.
+        max_overhead_share: see :class:`~lightning_perfwatch.live.budget.Budget`.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class FitWatch:
         tokens: str | Callable[[Any], int] | None,
         directory: Path | None,
         options: TraceOptions,
+        max_overhead_share: float | None = None,
     ) -> None:
         self._trainer = trainer
         self._module = module
@@ -72,14 +76,17 @@ class FitWatch:
         self._device = Device(trainer.strategy.root_device)
         make_event = self._device.event_maker()
         marks = None if make_event is None else DeviceMarks(make_event)
+        self._marks = marks
+        self._budget = Budget(max_overhead_share)
         loader = find_loader(trainer.train_dataloader)
         self._loader_info = describe_loader(loader)
-        self._timer = PhaseTimer(
-            own.state_key,
-            checkpoint_keys(trainer.callbacks),
-            marks,
+        new_timer = partial(
+            PhaseTimer, own.state_key, checkpoint_keys(trainer.callbacks), silent=silent_actions(trainer, module)
+        )
+        self._cost = OwnCost(new_timer)
+        self._timer = new_timer(
+            device=marks,
             workers_start=self._loader_info is not None and bool(self._loader_info.num_workers),
-            silent=silent_actions(trainer, module),
         )
         self._steps = StepLog(on_device=marks is not None)
         self._counter = BatchCounter(tokens)
@@ -88,46 +95,27 @@ class FitWatch:
         self._loop = trainer.fit_loop.epoch_loop
         self._step = 0
         self._ended: list[tuple[Kind, Amounts, bool]] = []  # steps that are still to be taken up
-        self._usual = (Kind.EPOCH_START, False)
-        self._usual_until = 0
-        self._epochs_seen = 0
+        self._judge = StepJudge(schedule)
+        self._num_due = 0
         self._was_clean = False
         self.is_disturbed = False
         self._first_global_step = trainer.global_step
+        capture, reason = capture_for(trainer, own, directory, options, self._device.type)
+        if reason is not None:
+            log.warning("PerfWatch: tracing is off: %s.", reason)
+            self._notes.append(f"tracing is off: {reason}")
         self._windows = Windows(
             schedule,
             self._timer,
             loader,
-            self._new_capture(directory, options, own),
+            capture,
             trial_steps=int(trainer.accumulate_grad_batches),
             rival=partial(another_profiler, trainer, own),
+            budget=self._budget,
         )
         self._unknown_said = tokens is not None
         self._listener = Listener(trainer.profiler, self._timer)
         trainer.profiler = self._listener
-
-    def _new_capture(self, directory: Path | None, options: TraceOptions, own: Any) -> Capture | None:
-        trainer = self._trainer
-        if directory is None:
-            return None
-        other = another_profiler(trainer, own)
-        reason = other and f"{other} records this run, and two profilers at once lose each other's data"
-        try:
-            directory.mkdir(parents=True, exist_ok=True)  # rank 0 made it on its own machine only
-        except OSError as error:
-            reason = reason or f"{directory} can't be made here ({error})"
-        if reason is not None:
-            log.warning("PerfWatch: tracing is off: %s.", reason)
-            self._notes.append(f"tracing is off: {reason}")
-            return None
-        return Capture(
-            directory=directory,
-            worker=f"rank{trainer.global_rank}",
-            device_types=[self._device.type],
-            options=options,
-            rank=trainer.global_rank,
-            world_size=trainer.world_size,
-        )
 
     def note(self, text: str) -> None:
         """Something about the measurement that the report should say."""
@@ -146,9 +134,13 @@ class FitWatch:
         """``on_train_batch_end``: the step is over, the next one begins after this call."""
         step, timer = self._step, self._timer
         timer.end_step()
-        if timer.device is not None:
-            timer.device.close_step(step, _CALLBACKS)
-        kind, clean = self._judged_as(step)
+        if self._marks is not None:
+            timer.end_step_on_device(step, self._budget.stride)
+        kind, clean = self._judge.judge(
+            step, timer.num_epochs, is_disturbed=self.is_disturbed, is_recorded=self._windows.is_busy
+        )
+        if step < _NUM_COUNTED:
+            self._cost.note_actions(self._listener, step)
         window = self._windows.step_ended(step)  # before the user's function counts: it is no part of the step
         amounts = self._counter.count(batch)
         if amounts.tokens is None and not self._unknown_said:
@@ -161,6 +153,8 @@ class FitWatch:
         row = None
         if self._is_row_due():
             self._close_interval()
+            if self._num_due <= 2:
+                self._budget.start_over()  # the first row opens the loggers, which is no cost of every row
             row = self._row.take(self._loop._batches_that_stepped)
         elif len(self._ended) >= _STEPS_AT_ONCE:
             self._add_steps()
@@ -173,11 +167,13 @@ class FitWatch:
             return
         parts = self._timer.take(len(ended))
         self._steps.add(parts, [kind for kind, _, _ in ended])
+        own_ns = parts.slots_ns[:, list(self._timer.own_slots)].sum()
+        self._budget.add_steps(float(parts.phases_ns.sum()) / 1e9, float(own_ns) / 1e9)
         for phases_ns, (_, amounts, clean) in zip(parts.phases_ns.tolist(), ended, strict=True):
             self._throughput.add(sum(phases_ns) / 1e9, amounts.samples, amounts.tokens, clean=clean)
             self._row.add(phases_ns, amounts.samples, amounts.tokens)
-        if self._timer.device is not None:
-            for measured, seconds in self._timer.device.read():
+        if self._marks is not None:
+            for measured, seconds in self._marks.read():
                 self._steps.set_device(measured, seconds)
 
     def outside_steps(self) -> AbstractContextManager[None]:
@@ -198,6 +194,7 @@ class FitWatch:
         self._close_interval()
         self._timer.end_step()
         self._steps.add_outside(self._timer.take())
+        self._cost.rehearse(self._listener)
         return window
 
     def release(self, reason: str | None = None) -> Window | None:
@@ -223,9 +220,8 @@ class FitWatch:
         """All that is known now; ``parts`` are those of all ranks, once they are gathered."""
         self._add_steps()
         trainer = self._trainer
-        own_s, num_steps = self._steps.own_hooks(self._timer.meanings, self._timer.own_slots)
         wall_s = self._steps.wall_s()
-        notes = self._notes + self._windows.notes
+        notes = self._notes + self._windows.notes + self._budget.notes()
         others = [window for part in parts for window in part.windows if window.rank != trainer.global_rank]
         known = Evidence(
             run=describe_run(trainer, self._module, self._device),
@@ -237,7 +233,7 @@ class FitWatch:
             epoch_starts=epoch_starts(self._timer.epoch_starts_ns, self._timer.num_epochs),
             counted=self._counted(),
             windows=(*self._windows.done, *others),
-            overhead=Overhead(hooks_s=sum(own_s.values()), num_steps=num_steps, capture_s=wall_s["capture"]),
+            overhead=self._cost.overhead(self._steps, self._timer, self._windows.done, self._budget),
             ranks=tuple(part.summary for part in parts if part.summary is not None) if len(parts) > 1 else (),
             wall_s=wall_s,
             notes=tuple(notes),
@@ -260,24 +256,6 @@ class FitWatch:
             num_synchronizations=self._device.num_synchronizations,
         )
 
-    def _judged_as(self, step: int) -> tuple[Kind, bool]:
-        """How well the step that has just ended stands for the run, and whether its throughput is the run's own."""
-        if step >= self._usual_until:
-            self._usual, self._usual_until = self._usually(step), self._schedule.next_change(step)
-        kind, clean = self._usual
-        begins_epoch, self._epochs_seen = self._timer.num_epochs != self._epochs_seen, self._timer.num_epochs
-        if step == 0:
-            return Kind.EPOCH_START, False
-        if self.is_disturbed:
-            return Kind.DISTURBED, False
-        return (max(kind, Kind.EPOCH_START), clean) if begins_epoch else (kind, clean)
-
-    def _usually(self, step: int) -> tuple[Kind, bool]:
-        """The same for a step that nothing but the schedule makes a special one."""
-        if self._schedule.action(step) is not Action.IDLE:
-            return Kind.DISTURBED, False
-        return (Kind.EARLY, False) if step < self._schedule.skip_first else (Kind.STEADY, True)
-
     def _close_interval(self) -> None:
         """Wait for the device at the edge of an interval, so that the interval holds all of its steps' work."""
         self._add_steps()
@@ -289,7 +267,10 @@ class FitWatch:
     def _is_row_due(self) -> bool:
         """Whether Lightning logs this step too: on its axis, which counts batches but those that only accumulate."""
         loop, every = self._loop, self._trainer.log_every_n_steps
-        return every > 0 and (loop._batches_that_stepped + 1) % every == 0 and not loop._should_accumulate()
+        if every <= 0 or (loop._batches_that_stepped + 1) % every or loop._should_accumulate():
+            return False
+        self._num_due += 1
+        return self._num_due % self._budget.stride == 0
 
     def _say_unknown(self, batch: Any) -> None:
         self._unknown_said = True
@@ -309,4 +290,4 @@ class StepResult:
 
 
 _STEPS_AT_ONCE = 64
-_CALLBACKS = PHASES.index("callbacks")
+_NUM_COUNTED = 3

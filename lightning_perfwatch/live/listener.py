@@ -27,6 +27,23 @@ class Listener:
         self.timer = timer
         self._put_before(inner)
 
+    def count_actions(self, names: list[str] | None) -> None:
+        """Note the names of all actions in ``names`` from here on; None: note no more."""
+        self._put_before(self.inner)
+        if names is not None:
+            profile = self.profile
+
+            def noted(action_name: str) -> OwnContext | ForwardedContext:
+                names.append(action_name)
+                return profile(action_name)
+
+            self.profile = noted
+
+    @property
+    def replaces(self) -> bool:
+        """Whether Lightning's own contexts are not entered any more."""
+        return type(self.inner).__name__ == "PassThroughProfiler"
+
     def __getattr__(self, name: str) -> Any:
         if name == "inner":  # not set yet, or lost in a copy: there is nothing to ask
             raise AttributeError(name)
@@ -50,7 +67,7 @@ class Listener:
 
     def _put_before(self, inner: Any) -> None:
         self.inner = inner
-        if type(inner).__name__ == "PassThroughProfiler":
+        if self.replaces:
             self.profile, self.start, self.stop = self.timer.profile, self.timer.start, self.timer.stop
         else:
             self.profile, self.start, self.stop = self._profile, self._start, self._stop

@@ -86,7 +86,8 @@ class PhaseTimer:
         workers_start: bool = False,
         silent: Collection[str] = (),
     ) -> None:
-        self.device = device
+        self.device = device  # None also while a step leaves no marks
+        self._marks = device
         self.workers_start = workers_start
         self.fetch_observer: FetchObserver | None = None
         self.meanings: list[Meaning] = []
@@ -135,10 +136,29 @@ class PhaseTimer:
         """False while validation runs."""
         return not self.watch.is_interrupted
 
+    @property
+    def capture_s(self) -> float:
+        """Seconds that starting, stopping and writing profiles took since the fit began."""
+        return self.watch.ns[self.capture.slot] / 1e9
+
     def end_step(self) -> None:
         """End the running step here and begin the next one."""
         self.leave_validation()
         self.watch.end_step()
+
+    def end_step_on_device(self, row: int, stride: int = 1) -> None:
+        """End the step on the device's clock too; only every ``stride``-th step leaves marks there."""
+        marks = self._marks
+        if marks is None:
+            return
+        if self.device is not None:
+            marks.close_step(row, _CALLBACKS)
+        if stride == 1 and self.device is not None:
+            return
+        marks.pause()
+        self.device = marks if (row + 1) % stride == 0 else None
+        if self.device is not None:
+            marks.mark(_CALLBACKS)
 
     def take(self, num_steps: int | None = None) -> StepParts:
         """The oldest ``num_steps`` of the steps that have ended and were not taken yet, by default all of them."""
@@ -167,7 +187,7 @@ class PhaseTimer:
         slot = self._new_slot(meaning)
         if name.startswith(self._own_prefix):
             self.own_slots.add(slot)
-        kind = context_kind(name, meaning, on_device=self.device is not None)
+        kind = context_kind(name, meaning, on_device=self._marks is not None)
         return self._actions.setdefault(name, kind(self, slot))
 
 
@@ -182,4 +202,5 @@ class _Actions(dict[str, OwnContext]):
 
 
 _SILENT = SilentContext()
+_CALLBACKS = PHASES.index("callbacks")
 _COLUMNS = [*PHASES, *(part.value for part in OUTSIDE)]

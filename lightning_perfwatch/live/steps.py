@@ -27,6 +27,7 @@ class Kind(IntEnum):
     EARLY = 1
     EPOCH_START = 2
     DISTURBED = 3
+    RECORDED = 4
 
 
 class StepLog:
@@ -118,6 +119,13 @@ class StepLog:
                    for slot in sorted(own_slots) if slot < len(sums.total_ns) and sums.total_ns[slot]}  # fmt: skip
         return spent_s, sums.num_steps
 
+    def recording_s(self, meanings: list[Meaning]) -> float | None:
+        """How much longer than judged steps the recorded ones took in all; None without either."""
+        recorded, judged = self._hooks[Kind.RECORDED], self._judged_hooks()
+        if recorded.num_steps == 0 or judged.num_steps == 0:
+            return None
+        return (recorded.step_ns(meanings) - judged.step_ns(meanings)) / 1e9 * recorded.num_steps
+
     def _judged_hooks(self) -> _HookSums:
         sums = _HookSums()
         for kind in Kind:
@@ -150,6 +158,11 @@ class _HookSums:
     def join(self, other: _HookSums) -> None:
         """The steps of ``other`` too."""
         self._merge(other.num_steps, other.total_ns, other.longest_ns)
+
+    def step_ns(self, meanings: list[Meaning]) -> float:
+        """Mean duration of a step."""
+        in_step = [meaning.part.phase is not None for meaning in meanings[: len(self.total_ns)]]
+        return float(self.total_ns[in_step].sum()) / self.num_steps
 
     def _merge(self, num_steps: int, total_ns: Nanoseconds, longest_ns: Nanoseconds) -> None:
         if len(self.total_ns) < len(total_ns):  # slots come up as actions are first announced

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from lightning_perfwatch.live.budget import Budget
 from lightning_perfwatch.live.capture import Capture, CaptureError
 from lightning_perfwatch.live.loading import LoadWatch
 from lightning_perfwatch.live.phases import PhaseTimer
-from lightning_perfwatch.live.rivals import profiler_on_thread
+from lightning_perfwatch.live.rivals import another_profiler, profiler_on_thread
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.syncs import SyncAudit
+from lightning_perfwatch.live.trace_options import TraceOptions
 from lightning_perfwatch.measurements import LoadProbe, SyncSites, Window
 
 log = logging.getLogger(__name__)
@@ -30,6 +33,7 @@ class Windows:
         capture: records; None where this process is not to record.
         trial_steps: how many warmup steps the trial takes, so that it holds an optimizer step.
         rival: who else profiles, in words; asked before each window.
+        budget: is asked before each window but the first.
     """
 
     def __init__(
@@ -40,12 +44,15 @@ class Windows:
         capture: Capture | None,
         trial_steps: int = 1,
         rival: Callable[[], str | None] = profiler_on_thread,
+        budget: Budget | None = None,
     ) -> None:
         self._schedule = schedule
         self._timer = timer
         self._capture = capture
         self._trial_steps = min(trial_steps, schedule.warmup)
         self._rival = rival
+        self._budget = budget or Budget(None)
+        self._left_out: range | None = None
         self._audit = SyncAudit()
         self._load_watch = LoadWatch(loader)
         self._auditing = False
@@ -126,7 +133,12 @@ class Windows:
         self._idle_until = 0 if self.is_busy or action is not Action.IDLE else self._schedule.next_change(step)
 
     def _prepare(self, capture: Capture, step: int, window: range) -> None:
-        if step == window.start - self._trial_steps:
+        begins = step == window.start - self._trial_steps
+        if begins and not self._budget.affords_window(len(self.done), self._timer.capture_s):
+            self._left_out = window
+        if window == self._left_out:
+            return
+        if begins:
             other = self._rival()
             if other is not None:
                 raise CaptureError(f"{other} would lose its data")
@@ -185,3 +197,31 @@ class Windows:
     def _note(self, text: str) -> None:
         self.notes.append(text)
         log.warning("PerfWatch: %s.", text)
+
+
+def capture_for(
+    trainer: Any, own: object, directory: Path | None, options: TraceOptions, device_type: str
+) -> tuple[Capture | None, str | None]:
+    """What records the windows of a fit, and the reason why nothing does although it was asked to.
+
+    Without a ``directory`` this process is not to record.
+    """
+    if directory is None:
+        return None, None
+    other = another_profiler(trainer, own)
+    reason = other and f"{other} records this run, and two profilers at once lose each other's data"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)  # rank 0 made it on its own machine only
+    except OSError as error:
+        reason = reason or f"{directory} can't be made here ({error})"
+    if reason is not None:
+        return None, reason
+    capture = Capture(
+        directory=directory,
+        worker=f"rank{trainer.global_rank}",
+        device_types=[device_type],
+        options=options,
+        rank=trainer.global_rank,
+        world_size=trainer.world_size,
+    )
+    return capture, None
