@@ -14,6 +14,7 @@ from pathlib import Path
 from lightning_perfwatch.finding import Finding
 from lightning_perfwatch.measurements import RankSummary, RunInfo, Window
 from lightning_perfwatch.report import Report
+from lightning_perfwatch.reporters.own_cost import own_cost
 from lightning_perfwatch.reporters.wording import (
     NOT_MEASURED,
     amount,
@@ -105,7 +106,7 @@ def outline(report: Report) -> Outline:
         verdict=_verdict(report),
         skipped=_skipped(report.skipped),
         ranks=tuple(_rank(rank) for rank in report.ranks) if len(report.ranks) > 1 else (),
-        overhead=_overhead(report),
+        overhead=own_cost(report.overhead, report.throughput.step_time_s),
         notes=tuple(clean(note) for note in report.notes if clean(note)),
         files=tuple(_files(report)),
     )
@@ -250,28 +251,6 @@ def _rank(rank: RankSummary) -> Fact:
     if rank.data_wait_share is not None:
         said.append(f"data wait {percent(rank.data_wait_share)}")
     return Fact(f"rank {rank.rank}", clean(", ".join(said)))
-
-
-def _overhead(report: Report) -> str | None:
-    overhead = report.overhead
-    if overhead is None:
-        return None
-    per_step_us = overhead.hook_us_per_step
-    step_time = report.throughput.step_time_s
-    said = []
-    if per_step_us is not None:
-        of_step = f" ({percent(per_step_us / 1e6 / step_time.mean)} of it)" if step_time and step_time.mean > 0 else ""
-        said.append(f"{duration(per_step_us / 1e6)} per step{of_step}")
-    if overhead.listening_s is not None and overhead.spared_s is not None:
-        listening, spared = duration(overhead.listening_s), duration(overhead.spared_s)
-        said.append(f"{listening} to listen in place of {spared} of Lightning's own")
-    if overhead.capture_s > 0:
-        said.append(f"{duration(overhead.capture_s)} to start, stop and write profiles")
-    if overhead.recording_s is not None and overhead.recording_s > 0:
-        said.append(f"{duration(overhead.recording_s)} by slower recorded steps")
-    if overhead.analysis_cpu_s is not None:
-        said.append(f"{duration(overhead.analysis_cpu_s)} of CPU to analyse")
-    return ", ".join(said) or NOT_MEASURED
 
 
 def _files(report: Report) -> Iterable[Fact]:
