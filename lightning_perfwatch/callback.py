@@ -71,6 +71,9 @@ class PerfWatch(Callback):
         flops_per_batch: the model FLOPs of one batch on one device, forward and backward: a number or a function of
             the batch; None takes the LightningModule's own ``flops_per_batch``, or counts them in one step.
         peak_tflops: the device's dense peak in 1e12 FLOP/s; None looks it up by the device's name.
+        max_overhead_share: what repeated windows, and what PerfWatch's hooks may cost, each as a share (0..1] of the
+            training time; beyond it PerfWatch does less and says so. The first window is what was asked for and does
+            not count. None is no limit.
 
     Raises:
         ValueError: an argument can't be used; the message names it, the value and the remedy.
@@ -90,6 +93,7 @@ class PerfWatch(Callback):
         trace: TraceOptions | None = None,
         flops_per_batch: float | Callable[[Any], float] | None = None,
         peak_tflops: float | None = None,
+        max_overhead_share: float | None = 0.01,
     ) -> None:
         settings: tuple[Any, ...] = (
             schedule,
@@ -102,6 +106,7 @@ class PerfWatch(Callback):
             trace,
             flops_per_batch,
             peak_tflops,
+            max_overhead_share,
         )
         self.config = PerfWatchConfig(*settings)
         self.report: Report | None = None
@@ -156,9 +161,13 @@ class PerfWatch(Callback):
         place = find_place(trainer, self.config.dir)
         self._live = self._session = Session(trainer, pl_module, self, self.config, place, self._totals, self._startup)
 
-    @_guarded
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """A training step begins."""
+        if self._live is not None and self._live.watches_steps:
+            self._step_started(trainer)
+
+    @_guarded
+    def _step_started(self, trainer: Any) -> None:
         if self._live is not None:
             self._live.step_started()
 

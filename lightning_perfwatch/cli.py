@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ EXIT_UNREADABLE = 2
 EXIT_INTERRUPTED = 130
 
 _BACKGROUND_NICENESS = 10
+_BEGAN_S = time.perf_counter()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -102,12 +104,12 @@ def _analyze(arguments: argparse.Namespace) -> int:
     ignore = [rule_class(rule_id).id() for rule_id in arguments.ignore]
     # A narrower look at a run is shown, and does not replace the report that the run left.
     store = arguments.background or not (arguments.rule or arguments.ignore)
-    _write(_analysis(arguments.paths, rules, ignore, not arguments.background, store), arguments)
+    _write(_analysis(arguments.paths, rules, ignore, arguments.background, store), arguments)
     return EXIT_OK
 
 
 def _analysis(
-    paths: Sequence[Path], rules: Sequence[Rule], ignore: Sequence[str], shows_progress: bool, store: bool
+    paths: Sequence[Path], rules: Sequence[Rule], ignore: Sequence[str], background: bool, store: bool
 ) -> Report:
     """The report of a run directory, or of all the traces that ``paths`` stand for."""
     from lightning_perfwatch.bare_trace import analyze_trace
@@ -116,18 +118,18 @@ def _analysis(
 
     directory = RunDirectory(paths[0])
     if len(paths) == 1 and directory.evidence_file.exists():
-        with _progress(shows_progress, lambda: ([os.getpid()], paths, "")):
-            return _analysis_of_run(directory, rules, ignore, store)
+        with _progress(not background, lambda: ([os.getpid()], paths, "")):
+            return _analysis_of_run(directory, rules, ignore, store, _BEGAN_S if background else None)
     files = paths if len(paths) == 1 and not paths[0].is_dir() else _traces_of(paths)
     if len(files) == 1:
-        num_processes = num_usable_cpus() if shows_progress else 1  # in the background the CPUs are the training's
-        with _progress(shows_progress, lambda: ([os.getpid()], files, ""), num_processes):
+        num_processes = 1 if background else num_usable_cpus()  # in the background the CPUs are the training's
+        with _progress(not background, lambda: ([os.getpid()], files, ""), num_processes):
             return analyze_trace(files[0], rules, ignore, num_processes).report
     from lightning_perfwatch.rank_traces import RankTraces
 
     ranks = RankTraces(files, rules, ignore)
     done = f"of {len(files)} traces done"
-    with _progress(shows_progress, lambda: (ranks.reader_pids, files, f"{ranks.num_done} {done}, ")):
+    with _progress(not background, lambda: (ranks.reader_pids, files, f"{ranks.num_done} {done}, ")):
         return ranks.report()
 
 
@@ -137,8 +139,10 @@ def _traces_of(paths: Sequence[Path]) -> Sequence[Path]:
     return trace_files(paths)
 
 
-def _analysis_of_run(directory: RunDirectory, rules: Sequence[Rule], ignore: Sequence[str], store: bool) -> Report:
-    report = directory.analyze(rules, ignore, store=store)
+def _analysis_of_run(
+    directory: RunDirectory, rules: Sequence[Rule], ignore: Sequence[str], store: bool, since_s: float | None
+) -> Report:
+    report = directory.analyze(rules, ignore, store=store, since_s=since_s)
     if store:
         from lightning_perfwatch.reporters import render
 

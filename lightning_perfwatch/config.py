@@ -38,6 +38,9 @@ class PerfWatchConfig:
         flops_per_batch: the model FLOPs of one batch on one device: a number, a function of the batch, or None to
             take the module's own or count them.
         peak_tflops: the device's dense peak in 1e12 FLOP/s; None looks it up.
+        max_overhead_share: what repeated windows, and what PerfWatch's hooks may cost, each as a share
+            (0..1] of the training time; beyond it PerfWatch does less and says so. The first window is what was asked
+            for and does not count. None is no limit.
 
     Raises:
         ValueError: a value can't be used; the message names the field, the value and the remedy.
@@ -53,6 +56,7 @@ class PerfWatchConfig:
     trace: TraceOptions = field(default_factory=TraceOptions)
     flops_per_batch: float | Callable[[Any], float] | None = None
     peak_tflops: float | None = None
+    max_overhead_share: float | None = 0.01
 
     def __post_init__(self) -> None:
         checked = {
@@ -68,6 +72,7 @@ class PerfWatchConfig:
             if callable(self.flops_per_batch)
             else _positive("flops_per_batch", self.flops_per_batch, "a callable"),
             "peak_tflops": _positive("peak_tflops", self.peak_tflops),
+            "max_overhead_share": _share("max_overhead_share", self.max_overhead_share),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -135,6 +140,7 @@ class _Plain:
     quiet: bool = False
     flops_per_batch: Any = None
     peak_tflops: float | None = None
+    max_overhead_share: float | None = 0.01
 
 
 def _plain_mapping(source: Any) -> dict[str, Any]:
@@ -276,6 +282,14 @@ def _ignore(value: Any) -> tuple[str, ...]:
     for rule_id in ids:
         rule_class(rule_id)
     return ids
+
+
+def _share(name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 1:
+        return float(value)
+    raise ValueError(f"{name} must be a share above 0 and at most 1 such as 0.01, or None for no limit, got {value!r}.")
 
 
 def _flag(name: str, value: Any) -> bool:

@@ -5,7 +5,7 @@ Owns their shapes and units. Knows nothing of how they are taken or judged. Not 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -188,11 +188,28 @@ class Window:
 
 @dataclass(frozen=True)
 class Overhead:
-    """What PerfWatch itself cost this process, in seconds; ``hooks_s`` is the sum over all steps."""
+    """What PerfWatch itself cost this process, in seconds.
+
+    ``hooks_s`` is the sum over the ``num_steps`` judged steps, ``hook_s`` the same by hook. ``listening_s`` is what
+    its contexts for a step's actions take when they are entered on their own, ``spared_s`` what the contexts take
+    that Lightning would enter without it; None where they were not measured, or where the user's own profiler
+    listens too. ``capture_s`` is all the time to start, stop and write profiles, in which ``stop_s`` and ``export_s``
+    lie; ``recording_s`` is how much longer than judged steps the recorded ones took on the host, which noise may make
+    negative. ``analysis_cpu_s`` and ``analysis_wall_s`` are those of the processes that read the traces.
+    """
 
     hooks_s: float
     num_steps: int
     capture_s: float = 0.0
+    hook_s: dict[str, float] = field(default_factory=dict)
+    listening_s: float | None = None
+    spared_s: float | None = None
+    stop_s: float | None = None
+    export_s: float | None = None
+    recording_s: float | None = None
+    analysis_cpu_s: float | None = None
+    analysis_wall_s: float | None = None
+    num_windows_left_out: int = 0
 
     @property
     def hook_us_per_step(self) -> float | None:

@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from lightning_perfwatch import evidence as evidence_json
 from lightning_perfwatch import report as report_json
 from lightning_perfwatch.diagnosis import diagnose
 from lightning_perfwatch.evidence import Evidence
-from lightning_perfwatch.measurements import Window
+from lightning_perfwatch.measurements import Overhead, Window
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.rules import Rule
 from lightning_perfwatch.trace import Trace, TraceError, read_trace
@@ -113,8 +114,18 @@ class RunDirectory:
                 reason = reason or str(error)
         return None, reason
 
-    def analyze(self, rules: Iterable[Rule] | None = None, ignore: Iterable[str] = (), *, store: bool = True) -> Report:
+    def analyze(
+        self,
+        rules: Iterable[Rule] | None = None,
+        ignore: Iterable[str] = (),
+        *,
+        store: bool = True,
+        since_s: float | None = None,
+    ) -> Report:
         """Everything in this directory as a report, stored as ``report.json`` if ``store``.
+
+        For an analysis that is part of the run ``since_s`` is the reading of ``time.perf_counter`` when this process
+        began: its CPU and wall time are added to the run's overhead.
 
         Raises OSError or ValueError where the directory holds no evidence or can't be written.
         """
@@ -124,9 +135,19 @@ class RunDirectory:
         missing = evidence.missing if reason is None else {**evidence.missing, "trace": reason}
         evidence = replace(evidence, trace=trace, missing=missing)
         report = Report.of(evidence, diagnose(evidence, rules, ignore), directory=str(self.path))
+        if since_s is not None and report.overhead is not None:
+            report = replace(report, overhead=_with_this_process(report.overhead, since_s))
         if store:
             self.write_report(report)
         return report
+
+
+def _with_this_process(overhead: Overhead, since_s: float) -> Overhead:
+    return replace(
+        overhead,
+        analysis_cpu_s=(overhead.analysis_cpu_s or 0.0) + time.process_time(),
+        analysis_wall_s=(overhead.analysis_wall_s or 0.0) + time.perf_counter() - since_s,
+    )
 
 
 def pack_trace(plain: Path, packed: Path) -> None:

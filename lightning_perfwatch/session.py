@@ -68,6 +68,7 @@ class Session:
             options=config.trace,
             flops_per_batch=config.flops_per_batch,
             peak_tflops=config.peak_tflops,
+            max_overhead_share=config.max_overhead_share,
             totals=totals,
             before_s=None if startup is None else startup.end(),
         )
@@ -87,6 +88,11 @@ class Session:
             log.warning("PerfWatch watches one fit at a time: it ignores hooks of another Trainer or another thread.")
         return False
 
+    @property
+    def watches_steps(self) -> bool:
+        """Whether the step that begins is watched closely, and so has to be told of."""
+        return self._fit.watches_steps
+
     def step_started(self) -> None:
         """A training step begins."""
         self._fit.step_started()
@@ -95,10 +101,11 @@ class Session:
         """A training step is over."""
         self._fit.is_disturbed = self._was_disturbed or self._analyst.competes
         result = self._fit.step_ended(batch)
-        self._analyze(result.window)
-        if result.row is not None and self._sink is not None:
-            self._sink.log(result.row.metrics, result.row.step)
-            self._show_window(self._analyst.finished())
+        if result is not None:
+            self._analyze(result.window)
+            if result.row is not None and self._sink is not None:
+                self._sink.log(result.row.metrics, result.row.step)
+                self._show_window(self._analyst.finished())
         self._was_disturbed = self._analyst.competes  # a child may be done within the next step
 
     def validation_begins(self) -> None:

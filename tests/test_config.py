@@ -140,3 +140,15 @@ def test_rules_are_taken_as_ids_classes_and_objects() -> None:
     config = PerfWatchConfig(rules=["host-sync", rule_class("slow-hook"), HostSync(max_sites=1)])  # type: ignore[arg-type]
     assert config.rules is not None
     assert [rule.id() for rule in config.rules] == ["host-sync", "slow-hook", "host-sync"]
+
+
+@pytest.mark.parametrize("share", [0, -0.1, 1.5, True, "1 %", float("nan")])
+def test_a_share_of_the_training_time_that_makes_no_sense_is_refused(share: Any) -> None:
+    with pytest.raises(ValueError, match="max_overhead_share must be a share above 0"):
+        PerfWatchConfig(max_overhead_share=share)
+
+
+def test_the_share_of_the_training_time_is_read_and_can_be_without_limit() -> None:
+    assert PerfWatchConfig.read({}).max_overhead_share == 0.01
+    assert PerfWatchConfig.read({"max_overhead_share": 0.05}).max_overhead_share == 0.05
+    assert PerfWatchConfig.read({"max_overhead_share": None}).max_overhead_share is None

@@ -14,7 +14,7 @@ from dataclasses import replace
 from lightning_perfwatch.diagnosis import diagnose
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.live.analysis import Analysis, AnalysisError, longest_wait_s
-from lightning_perfwatch.measurements import Window
+from lightning_perfwatch.measurements import Overhead, Window
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.rules import Rule
 from lightning_perfwatch.run_directory import RunDirectory
@@ -48,6 +48,7 @@ class Analyst:
         self._ignore = ignore
         self._running: Analysis | None = None
         self._complained = False
+        self._done: Overhead | None = None  # of the last report, with what all analyses until then have cost
 
     @property
     def competes(self) -> bool:
@@ -95,6 +96,11 @@ class Analyst:
             self._running = None
 
     def _start(self, directory: RunDirectory, arguments: list[str], evidence: Evidence) -> Analysis | None:
+        if self._done is not None and evidence.overhead is not None:
+            cpu_s, wall_s = self._done.analysis_cpu_s, self._done.analysis_wall_s
+            evidence = replace(
+                evidence, overhead=replace(evidence.overhead, analysis_cpu_s=cpu_s, analysis_wall_s=wall_s)
+            )
         try:
             directory.write_evidence(evidence)
             return Analysis(directory, arguments)
@@ -104,7 +110,9 @@ class Analyst:
 
     def _result(self, analysis: Analysis, longest_s: float, on_wait: Callable[[], None] | None = None) -> Report | None:
         try:
-            return analysis.result(longest_s, on_wait)
+            report = analysis.result(longest_s, on_wait)
+            self._done = report.overhead or self._done
+            return report
         except AnalysisError as error:
             where = "" if self._directory is None else f"; to try again: perfwatch analyze {self._directory.path}"
             self._complain(f"the analysis failed: {error}{where}")

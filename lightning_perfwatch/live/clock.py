@@ -16,7 +16,7 @@ import torch
 
 from lightning_perfwatch.measurements import PHASES, Seconds
 
-MOST_PENDING_STEPS = 64
+MOST_PENDING_STEPS = 128  # twice as many as go by between two readings
 _ASYNCHRONOUS = ("cuda", "xpu", "mps", "hpu", "npu")
 
 
@@ -62,7 +62,7 @@ class DeviceMarks:
 
     Each change of phase leaves an event in the stream; the span between two of them is what the device needed for
     the first one's phase, idle time included, so the spans of a step add up to the step. They are read when the
-    device has passed them, some steps later. Steps that are still pending after 64 further ones stay unmeasured.
+    device has passed them, some steps later. Steps that are still pending after 128 further ones stay unmeasured.
     """
 
     def __init__(self, make_event: Callable[[], Any]) -> None:
@@ -76,6 +76,11 @@ class DeviceMarks:
         event = self._free.pop() if self._free else self._make_event()
         event.record()
         self._open.append((phase, event))
+
+    def pause(self) -> None:
+        """Forget the marks since the last step that was closed; the next step begins with a mark of its own."""
+        self._free.extend(event for _, event in self._open)
+        self._open = []
 
     def close_step(self, row: int | None, phase: int) -> None:
         """End the running step, whose times belong into ``row``; the next one begins in ``phase``.

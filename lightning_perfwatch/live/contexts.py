@@ -20,29 +20,53 @@ PHASE_OF = {part: part.phase for part in Part}
 
 
 class ActionContext:
-    """The context of one action: made once and entered at each occurrence, so it may hold no state of its own."""
+    """The context of one action: made once and entered at each occurrence, so it may hold no state of its own.
 
-    __slots__ = ("slot", "timer")
+    It is entered some twenty times a step, and a bare Trainer's own contexts cost 1.0 µs each. What it works on is at
+    hand in slots: 0.5 µs.
+    """
+
+    __slots__ = ("ns", "slot", "stack", "timer", "watch")
 
     def __init__(self, timer: PhaseTimer, slot: int) -> None:
         self.timer = timer
         self.slot = slot
+        self.watch = timer.watch
+        self.ns = timer.watch.ns
+        self.stack = timer.watch.stack
 
     def __enter__(self) -> None:
-        timer = self.timer
         now_ns = perf_counter_ns()
-        timer.ns[timer.current] += now_ns - timer.last_ns
-        timer.last_ns = now_ns
-        timer.stack.append(timer.current)
-        timer.current = self.slot
+        watch = self.watch
+        stack = self.stack
+        self.ns[stack[-1]] += now_ns - watch.last_ns
+        watch.last_ns = now_ns
+        stack.append(self.slot)
 
-    def __exit__(self, *exception: object) -> None:
-        timer = self.timer
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         now_ns = perf_counter_ns()
-        timer.ns[timer.current] += now_ns - timer.last_ns
-        timer.last_ns = now_ns
-        if timer.stack:  # empty when the listener came in after the start of this action
-            timer.current = timer.stack.pop()
+        watch = self.watch
+        stack = self.stack
+        slot = stack.pop()
+        self.ns[slot] += now_ns - watch.last_ns
+        watch.last_ns = now_ns
+        if not stack:  # the listener came in after the start of this action
+            stack.append(slot)
+
+
+class SilentContext:
+    """An action in which nothing happens, so that its time need not be told from what it lies in: 0.2 µs."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        pass
+
+
+OwnContext = ActionContext | SilentContext
 
 
 class ForwardedContext:
@@ -50,7 +74,7 @@ class ForwardedContext:
 
     __slots__ = ("_action", "_inner")
 
-    def __init__(self, action: ActionContext, inner: Any) -> None:
+    def __init__(self, action: OwnContext, inner: Any) -> None:
         self._action = action
         self._inner = inner
 
@@ -58,9 +82,9 @@ class ForwardedContext:
         self._inner.__enter__()
         self._action.__enter__()
 
-    def __exit__(self, *exception: Any) -> None:
-        self._action.__exit__(*exception)
-        self._inner.__exit__(*exception)
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self._action.__exit__(kind, error, trace)
+        self._inner.__exit__(kind, error, trace)
 
 
 class _Marked(ActionContext):
@@ -72,13 +96,13 @@ class _Marked(ActionContext):
         super().__enter__()
         self._mark()
 
-    def __exit__(self, *exception: object) -> None:
-        super().__exit__()
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        super().__exit__(kind, error, trace)
         self._mark()
 
     def _mark(self) -> None:
         timer = self.timer
-        phase = PHASE_OF[timer.meanings[timer.current].part]
+        phase = PHASE_OF[timer.meanings[self.stack[-1]].part]
         if timer.device is not None and timer.is_training and phase is not None:
             timer.device.mark(phase)
 
@@ -91,26 +115,26 @@ class _Fetch(_Marked):
     def __enter__(self) -> None:
         timer = self.timer
         timer.leave_validation()
-        now_ns = timer.flush()
         if timer.iterator_since_ns is not None:
             timer.num_epochs += 1
-            timer.epoch_starts_ns.append((now_ns - timer.iterator_since_ns, 0))
-        if timer.current in (timer.between_epochs, timer.logging):  # else a training step fetches its own batch
-            timer.current = timer.loop
+            timer.epoch_starts_ns.append((self.watch.lap() - timer.iterator_since_ns, 0))
+        if self.stack[-1] in (timer.between_epochs, timer.logging):  # else a training step fetches its own batch
+            self.watch.lap()
+            self.stack[-1] = timer.loop
         super().__enter__()
         if timer.iterator_since_ns is not None and timer.workers_start:
-            timer.current = timer.between_epochs
+            self.stack[-1] = timer.between_epochs
         if timer.fetch_observer is not None:
             timer.fetch_observer.fetch_begins()
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         timer = self.timer
         if timer.fetch_observer is not None:
             timer.fetch_observer.fetch_ends()
-        begun_ns = timer.last_ns
-        super().__exit__()
+        begun_ns = self.watch.last_ns
+        super().__exit__(kind, error, trace)
         if timer.iterator_since_ns is not None:
-            timer.epoch_starts_ns[-1] = (timer.epoch_starts_ns[-1][0], timer.last_ns - begun_ns)
+            timer.epoch_starts_ns[-1] = (timer.epoch_starts_ns[-1][0], self.watch.last_ns - begun_ns)
             timer.iterator_since_ns = None
 
 
@@ -121,18 +145,18 @@ class _Epoch(ActionContext):
 
     def __enter__(self) -> None:
         super().__enter__()
-        self.timer.current = self.timer.between_epochs
-        self.timer.iterator_since_ns = self.timer.last_ns
+        self.stack[-1] = self.timer.between_epochs
+        self.timer.iterator_since_ns = self.watch.last_ns
 
 
-class _Transparent(ActionContext):
+class TransparentContext(ActionContext):
     """An action that changes nothing: its time belongs to what it lies in."""
 
     __slots__ = ()
 
     def __enter__(self) -> None:
         super().__enter__()
-        self.timer.current = self.timer.stack[-1]
+        self.stack[-1] = self.stack[-2]
 
 
 class _AfterTraining(ActionContext):
@@ -160,9 +184,9 @@ class _ModuleBatchEnd(ActionContext):
 
     __slots__ = ()
 
-    def __exit__(self, *exception: object) -> None:
-        super().__exit__()
-        self.timer.current = self.timer.logging
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        super().__exit__(kind, error, trace)
+        self.stack[-1] = self.timer.logging
 
 
 class _BeforeBackward(ActionContext):
@@ -170,12 +194,11 @@ class _BeforeBackward(ActionContext):
 
     __slots__ = ()
 
-    def __exit__(self, *exception: object) -> None:
-        super().__exit__()
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        super().__exit__(kind, error, trace)
         timer = self.timer
-        if timer.meanings[timer.current].part is not Part.BACKWARD:
-            timer.stack.append(timer.current)
-            timer.current = timer.manual_backward
+        if timer.meanings[self.stack[-1]].part is not Part.BACKWARD:
+            self.stack.append(timer.manual_backward)
             if timer.device is not None and timer.is_training:
                 timer.device.mark(_BACKWARD)
 
@@ -185,11 +208,11 @@ class _AfterBackward(ActionContext):
 
     __slots__ = ()
 
-    def __exit__(self, *exception: object) -> None:
-        super().__exit__()
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        super().__exit__(kind, error, trace)
         timer = self.timer
-        if timer.current == timer.manual_backward and timer.stack:
-            timer.current = timer.stack.pop()
+        if self.stack[-1] == timer.manual_backward:
+            self.stack.pop()
             if timer.device is not None and timer.is_training:
                 timer.device.mark(_FORWARD)
 
@@ -208,7 +231,7 @@ def context_kind(name: str, meaning: Meaning, *, on_device: bool) -> type[Action
     elif meaning.part is Part.DATA_WAIT:
         special = _Fetch
     elif meaning.part is Part.ENCLOSING:
-        special = _Transparent
+        special = TransparentContext
     elif meaning.part is Part.VALIDATION:
         special = _Validation
     elif hook in ("on_train_epoch_end", "on_train_end"):

@@ -17,24 +17,28 @@ from typing import Any
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.live.actions import checkpoint_keys
 from lightning_perfwatch.live.batch import BatchCounter
-from lightning_perfwatch.live.capture import Capture
+from lightning_perfwatch.live.budget import Budget
 from lightning_perfwatch.live.clock import Device, DeviceMarks
 from lightning_perfwatch.live.flop_meter import FlopMeter, UserFlops
 from lightning_perfwatch.live.hook_places import located
+from lightning_perfwatch.live.listener import Listener
 from lightning_perfwatch.live.loading import describe_loader, find_loader
 from lightning_perfwatch.live.meter import Meter
 from lightning_perfwatch.live.metrics import MetricRow
+from lightning_perfwatch.live.own_cost import OwnCost
 from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.ranks import RankPart
 from lightning_perfwatch.live.rivals import another_profiler
 from lightning_perfwatch.live.run_info import describe_run
-from lightning_perfwatch.live.schedule import Action, Schedule
+from lightning_perfwatch.live.schedule import Schedule
+from lightning_perfwatch.live.silent_hooks import silent_actions
 from lightning_perfwatch.live.step_count import StepCount
-from lightning_perfwatch.live.steps import Kind, StepLog, epoch_starts, is_pure
+from lightning_perfwatch.live.step_judge import StepJudge
+from lightning_perfwatch.live.steps import Kind, StepLog, are_pure, epoch_starts
 from lightning_perfwatch.live.totals import RunTotals
 from lightning_perfwatch.live.trace_options import TraceOptions
-from lightning_perfwatch.live.windows import Windows
-from lightning_perfwatch.measurements import PHASES, Overhead, RankSummary, Window
+from lightning_perfwatch.live.windows import Windows, capture_for
+from lightning_perfwatch.measurements import RankSummary, Window
 from lightning_perfwatch.rates import Rates
 
 log = logging.getLogger(__name__)
@@ -56,6 +60,7 @@ class FitWatch:
         flops_per_batch, peak_tflops: see :class:`~lightning_perfwatch.live.flop_meter.FlopMeter`.
         totals: what earlier sessions of this training have counted.
         before_s: seconds of wall clock that went by before the first step, by name.
+        max_overhead_share: see :class:`~lightning_perfwatch.live.budget.Budget`.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class FitWatch:
         options: TraceOptions,
         flops_per_batch: UserFlops | None = None,
         peak_tflops: float | None = None,
+        max_overhead_share: float | None = None,
         totals: RunTotals | None = None,
         before_s: Mapping[str, float] | None = None,
     ) -> None:
@@ -80,86 +86,113 @@ class FitWatch:
         self._device = Device(trainer.strategy.root_device)
         make_event = self._device.event_maker()
         marks = None if make_event is None else DeviceMarks(make_event)
+        self._marks = marks
+        self._budget = Budget(max_overhead_share)
         loader = find_loader(trainer.train_dataloader)
         self._loader_info = describe_loader(loader)
-        self._timer = PhaseTimer(
-            trainer.profiler,
-            own.state_key,
-            checkpoint_keys(trainer.callbacks),
-            marks,
+        new_timer = partial(
+            PhaseTimer, own.state_key, checkpoint_keys(trainer.callbacks), silent=silent_actions(trainer, module)
+        )
+        self._cost = OwnCost(new_timer)
+        self._timer = new_timer(
+            device=marks,
             workers_start=self._loader_info is not None and bool(self._loader_info.num_workers),
         )
         self._steps = StepLog(on_device=marks is not None)
         self._before_s = dict(before_s or {})
         self._after_s = 0.0
         self._step = 0
-        self._epochs_seen = 0
+        self._ended: list[Kind] = []  # steps that are still to be taken up
+        self._judge = StepJudge(schedule)
         self.is_disturbed = False
         rival = partial(another_profiler, trainer, own)
         count = StepCount([self._device.type], rival) if trainer.global_rank == 0 else None
         self._flops = FlopMeter.of_run(trainer, module, self._device, flops_per_batch, peak_tflops, count)
-        counter = BatchCounter(tokens, trainer.train_dataloader)
         self._meter = Meter(
-            trainer, self._device, self._timer.edge, schedule, counter, totals or RunTotals(), self._flops
+            trainer,
+            self._device,
+            self._timer.edge,
+            schedule,
+            BatchCounter(tokens, trainer.train_dataloader),
+            totals or RunTotals(),
+            self._flops,
         )
+        capture, reason = capture_for(trainer, own, directory, options, self._device.type)
+        if reason is not None:
+            log.warning("PerfWatch: tracing is off: %s.", reason)
+            self._notes.append(f"tracing is off: {reason}")
         self._windows = Windows(
             schedule,
             self._timer,
             loader,
-            self._new_capture(directory, options, own),
+            capture,
             trial_steps=int(trainer.accumulate_grad_batches),
             rival=rival,
             count=self._flops.count,
+            budget=self._budget,
         )
-        trainer.profiler = self._timer
-
-    def _new_capture(self, directory: Path | None, options: TraceOptions, own: Any) -> Capture | None:
-        trainer = self._trainer
-        if directory is None:
-            return None
-        other = another_profiler(trainer, own)
-        reason = other and f"{other} records this run, and two profilers at once lose each other's data"
-        try:
-            directory.mkdir(parents=True, exist_ok=True)  # rank 0 made it on its own machine only
-        except OSError as error:
-            reason = reason or f"{directory} can't be made here ({error})"
-        if reason is not None:
-            log.warning("PerfWatch: tracing is off: %s.", reason)
-            self._notes.append(f"tracing is off: {reason}")
-            return None
-        return Capture(
-            directory=directory,
-            worker=f"rank{trainer.global_rank}",
-            device_types=[self._device.type],
-            options=options,
-            rank=trainer.global_rank,
-            world_size=trainer.world_size,
-        )
+        self._listener = Listener(trainer.profiler, self._timer)
+        trainer.profiler = self._listener
 
     def note(self, text: str) -> None:
         """Something about the measurement that the report should say."""
         self._notes.append(text)
 
+    @property
+    def watches_steps(self) -> bool:
+        """Whether an audit or a window wants to hear of a step's start."""
+        return self._windows.is_busy
+
     def step_started(self) -> None:
         """``on_train_batch_start``."""
         self._windows.step_started()
 
-    def step_ended(self, batch: Any) -> StepResult:
+    def step_ended(self, batch: Any) -> StepResult | None:
         """``on_train_batch_end``: the step is over, the next one begins after this call."""
-        parts = self._timer.end_step()
-        kind = self._kind()
-        row = self._steps.add(parts, kind)
-        if self._timer.device is not None:
-            self._timer.device.close_step(row if is_pure(parts) else None, _CALLBACKS)
-            for measured, seconds in self._timer.device.read():
-                self._steps.set_device(measured, seconds)
-        window = self._windows.step_ended(self._step)  # before the user's function counts: it is no part of the step
-        ends_interval = self._meter.step_ended(self._step, batch, is_disturbed=self.is_disturbed)
-        self._meter.add(parts)
+        step, timer = self._step, self._timer
+        timer.end_step()
+        if self._marks is not None:
+            timer.end_step_on_device(step, self._budget.stride)
+        kind = self._judge.judge(
+            step, timer.num_epochs, is_disturbed=self.is_disturbed, is_recorded=self._windows.is_busy
+        )
+        if step < _NUM_COUNTED:
+            self._cost.note_actions(self._listener, step)
+        window = self._windows.step_ended(step)  # before the user's function counts: it is no part of the step
+        ends_interval = self._meter.step_ended(
+            step, batch, is_disturbed=self.is_disturbed, row_stride=self._budget.stride
+        )
+        self._ended.append(kind)
+        self._step = step + 1
         if ends_interval:
-            self._meter.close()
-        self._step += 1
-        return StepResult(window, self._meter.row())
+            self._close_interval()
+        elif len(self._ended) >= _STEPS_AT_ONCE:
+            self._add_steps()
+        row = self._meter.row()
+        if row is not None and self._meter.num_rows <= 2:
+            self._budget.start_over()  # the first row opens the loggers, which is no cost of every row
+        return None if window is None and row is None else StepResult(window, row)
+
+    def _add_steps(self) -> None:
+        """Take up the steps that have ended: many at once, since that costs a tenth of taking each by itself."""
+        ended, self._ended = self._ended, []
+        if not ended:
+            return
+        parts = self._timer.take(len(ended))
+        self._steps.add(parts, ended)
+        own_ns = parts.slots_ns[:, list(self._timer.own_slots)].sum()
+        self._budget.add_steps(float(parts.phases_ns.sum()) / 1e9, float(own_ns) / 1e9)
+        for phases_ns, is_pure in zip(parts.phases_ns.tolist(), are_pure(parts).tolist(), strict=True):
+            self._meter.add(phases_ns, is_pure=is_pure)
+        if self._marks is not None:
+            for measured, seconds in self._marks.read():
+                self._steps.set_device(measured, seconds)
+
+    def _close_interval(self) -> None:
+        """End the interval with the steps that have ended."""
+        wait_s = self._meter.wait()
+        self._add_steps()
+        self._meter.close(wait_s)
 
     def outside_steps(self) -> AbstractContextManager[None]:
         """Within this context the time is PerfWatch's own and belongs to no step."""
@@ -167,13 +200,13 @@ class FitWatch:
 
     def validation_begins(self) -> Window | None:
         """``on_validation_start``; the window that is closed for it, if one is."""
-        self._meter.close()
+        self._close_interval()
         batches = self._trainer.num_val_batches
         return self._windows.validation_begins(sum(batches) if isinstance(batches, Sequence) else float(batches))
 
     def checkpoint_begins(self) -> None:
         """A checkpoint is about to be saved: what was counted until now goes into it."""
-        self._meter.close()
+        self._close_interval()
         self._meter.counted()
 
     def stop(self, reason: str | None = None) -> Window | None:
@@ -182,18 +215,17 @@ class FitWatch:
         if self._windows.is_waiting:
             first = self._schedule.window(self._schedule.skip_first + self._schedule.wait).start
             self.note(f"the window never ran: it begins with step {first} and the run ended after {self._step} steps")
-        rest = self._timer.end_step()
+        self._close_interval()
+        self._timer.end_step()
+        rest = self._timer.take()
         self._steps.add_outside(rest)
-        self._after_s += sum(rest.phases_ns) / 1e9
-        self._meter.close()
-        if self._timer.device is not None:
-            for measured, seconds in self._timer.device.read():
-                self._steps.set_device(measured, seconds)
+        self._after_s += float(rest.phases_ns.sum()) / 1e9
+        self._cost.rehearse(self._listener)
         return window
 
     def release(self, reason: str | None = None) -> Window | None:
         """Give the Trainer its profiler back and leave none running; the window that was open, if one was."""
-        self._timer.remove_from(self._trainer)
+        self._listener.remove_from(self._trainer)
         return self._windows.finish(reason)
 
     def part(self) -> RankPart:
@@ -218,10 +250,10 @@ class FitWatch:
 
     def evidence(self, parts: Sequence[RankPart] = ()) -> Evidence:
         """All that is known now; ``parts`` are those of all ranks, once they are gathered."""
+        self._add_steps()
         trainer = self._trainer
-        own_s, num_steps = self._steps.own_hooks(self._timer.own_slots)
         wall_s = {**self._before_s, **self._steps.wall_s(), "other": self._after_s}
-        notes = self._notes + self._windows.notes + self._flops.notes()
+        notes = self._notes + self._windows.notes + self._flops.notes() + self._budget.notes()
         others = [window for part in parts for window in part.windows if window.rank != trainer.global_rank]
         known = Evidence(
             run=describe_run(trainer, self._module, self._device),
@@ -234,7 +266,7 @@ class FitWatch:
             counted=self._meter.counted(),
             flops=self._flops.flops(),
             windows=(*self._windows.done, *others),
-            overhead=Overhead(hooks_s=own_s, num_steps=num_steps, capture_s=wall_s["capture"]),
+            overhead=self._cost.overhead(self._steps, self._timer, self._windows.done, self._budget),
             ranks=tuple(part.summary for part in parts if part.summary is not None) if len(parts) > 1 else (),
             wall_s=wall_s,
             notes=tuple(notes),
@@ -251,16 +283,6 @@ class FitWatch:
             missing["trace"] = next(iter(self._notes + self._windows.notes), "this process records no trace")
         return missing
 
-    def _kind(self) -> Kind:
-        """How well the step that has just ended stands for the run."""
-        epochs = self._timer.num_epochs
-        begins_epoch, self._epochs_seen = epochs != self._epochs_seen, epochs
-        if self._step > 0 and (self.is_disturbed or self._schedule.action(self._step) is not Action.IDLE):
-            return Kind.DISTURBED
-        if begins_epoch or self._step == 0:
-            return Kind.EPOCH_START
-        return Kind.EARLY if self._step < self._schedule.skip_first else Kind.STEADY
-
 
 @dataclass(frozen=True)
 class StepResult:
@@ -270,4 +292,5 @@ class StepResult:
     row: MetricRow | None = None
 
 
-_CALLBACKS = PHASES.index("callbacks")
+_STEPS_AT_ONCE = 64
+_NUM_COUNTED = 3

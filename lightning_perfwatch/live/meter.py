@@ -9,6 +9,7 @@ import logging
 from collections import deque
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from time import perf_counter_ns
 from typing import Any
 
 from lightning_perfwatch.counts import Counted
@@ -16,13 +17,14 @@ from lightning_perfwatch.live.batch import Amounts, BatchCounter
 from lightning_perfwatch.live.clock import Device
 from lightning_perfwatch.live.flop_meter import FlopMeter
 from lightning_perfwatch.live.metrics import MetricRow, RowSums
-from lightning_perfwatch.live.phases import StepParts
 from lightning_perfwatch.live.schedule import Action, Schedule
-from lightning_perfwatch.live.steps import is_pure
 from lightning_perfwatch.live.throughput import Throughput
 from lightning_perfwatch.live.totals import RunTotals
 
 log = logging.getLogger(__name__)
+
+_NO_WAIT_S = 20e-6  # what a synchronisation takes at most on a device that has nothing to do
+_LONG_GAP_S = 100e-6
 
 
 class Meter:
@@ -64,40 +66,70 @@ class Meter:
         self._ended: deque[tuple[Amounts, bool, float | None]] = deque()  # steps whose times are still to be added
         self._is_open_clean = True
         self._is_due = False
+        self._next_is_clean = False  # the first step
+        self._unchanged_until = 0
+        self._loop = trainer.fit_loop.epoch_loop
+        self._ended_ns = perf_counter_ns()
+        self._hides_end = False
+        self.num_rows = 0  # that were due
         self._first_global_step = trainer.global_step
         self._unknown_said = counter.is_chosen
         totals.begin(is_resumed=trainer.global_step > 0)
 
-    def step_ended(self, step: int, batch: Any, *, is_disturbed: bool) -> bool:
-        """The step number ``step`` on ``batch`` is over; whether an interval ends with it, see :meth:`close`."""
+    def step_ended(self, step: int, batch: Any, *, is_disturbed: bool, row_stride: int = 1) -> bool:
+        """The step number ``step`` on ``batch`` is over; whether an interval ends with it, see :meth:`close`.
+
+        Only every ``row_stride``-th row that is due is made.
+        """
+        self._ended_ns = perf_counter_ns()
         amounts = self._counter.count(batch)
         if amounts.tokens is None and not self._unknown_said:
             self._say_unknown(batch)
-        clean = not is_disturbed and self._is_clean(step)
+        clean = not is_disturbed and self._next_is_clean
         tokens = amounts.tokens if isinstance(amounts.tokens, int) else None  # on the device: not read here
         self._ended.append((amounts, clean, self._flops.add(batch, tokens, clean=clean)))
         self._is_open_clean = self._is_open_clean and clean
-        self._is_due = self._is_row_due()
-        next_is_clean = not is_disturbed and self._is_clean(step + 1)
+        self._is_due = self._is_row_due(row_stride)
+        if step + 1 >= self._unchanged_until:
+            self._next_is_clean = self._is_clean(step + 1)
+            self._unchanged_until = self._schedule.next_change(step + 1)
+        next_is_clean = not is_disturbed and self._next_is_clean
         return self._is_due or next_is_clean is not self._is_open_clean or self._ends_epoch()
 
-    def add(self, parts: StepParts) -> None:
-        """The times of the first step that has ended and has none yet."""
-        amounts, clean, flops = self._ended.popleft()
-        clean = clean and not self._hides_work(parts)
-        self._throughput.add(sum(parts.phases_ns) / 1e9, *amounts, clean=clean)
-        self._row.add(parts.phases_ns, flops)
+    def add(self, phases_ns: list[int], *, is_pure: bool) -> None:
+        """The times of the first step that has ended and has none yet, by phase.
 
-    def close(self) -> None:
-        """End the interval, if it has a step, and wait for the device, so that it holds all of its steps' work.
-
-        To be called when the times of all of its steps are added.
+        ``is_pure`` says that hardly anything but the step lies between its ends.
         """
+        amounts, clean, flops = self._ended.popleft()
+        # While something else was timed, the device may have worked on steps of this interval.
+        clean = clean and (is_pure or not self._device.is_asynchronous or self._throughput.num_steps == 0)
+        self._throughput.add(sum(phases_ns) / 1e9, *amounts, clean=clean)
+        self._row.add(phases_ns, flops)
+
+    def wait(self) -> float:
+        """Wait for the device at the edge of an interval; the seconds that its work still took after the last step.
+
+        A device that is still busy at the edge was so ever since the step ended. One that is not had finished somewhen
+        between, so if that was long, the interval is none to be judged.
+        """
+        if self._throughput.num_steps == 0 and not self._ended:
+            return 0.0
+        with self._edge:
+            wait_s = self._device.synchronize()
+        if not self._device.is_asynchronous:
+            return wait_s
+        since_s = (perf_counter_ns() - self._ended_ns) / 1e9
+        self._hides_end = wait_s < _NO_WAIT_S and since_s > _LONG_GAP_S
+        return since_s if wait_s >= _NO_WAIT_S else wait_s
+
+    def close(self, wait_s: float) -> None:
+        """End the interval, if it has a step, at the edge that was waited for; the times of all its steps are added."""
         self._is_open_clean = True
         if self._throughput.num_steps == 0:
             return
-        with self._edge:
-            self._throughput.add_wait(self._device.synchronize())
+        self._throughput.add_wait(wait_s)
+        self._throughput.is_clean = self._throughput.is_clean and not self._hides_end
         interval = self._throughput.close()
         if interval is not None:
             self._row.add_interval(interval)
@@ -106,8 +138,7 @@ class Meter:
         """The row of metrics that is due with the step that has ended, if one is; its interval is closed."""
         if not self._is_due:
             return None
-        axis = self._trainer.fit_loop.epoch_loop._batches_that_stepped
-        return self._row.take(axis, self._flops.peak_flops_per_s)
+        return self._row.take(self._loop._batches_that_stepped, self._flops.peak_flops_per_s)
 
     def counted(self) -> Counted:
         """All that was counted until the last edge."""
@@ -123,17 +154,16 @@ class Meter:
         schedule = self._schedule
         return step > 0 and step >= schedule.skip_first and schedule.action(step) is Action.IDLE
 
-    def _hides_work(self, parts: StepParts) -> bool:
-        """Whether the device may have worked on steps of this interval while something else was timed."""
-        return self._device.is_asynchronous and self._throughput.num_steps > 0 and not is_pure(parts)
-
     def _ends_epoch(self) -> bool:
-        return self._device.is_asynchronous and bool(self._trainer.fit_loop.epoch_loop.batch_progress.is_last_batch)
+        return self._device.is_asynchronous and bool(self._loop.batch_progress.is_last_batch)
 
-    def _is_row_due(self) -> bool:
+    def _is_row_due(self, stride: int) -> bool:
         """Whether Lightning logs this step too: on its axis, which counts batches but those that only accumulate."""
-        loop, every = self._trainer.fit_loop.epoch_loop, self._trainer.log_every_n_steps
-        return every > 0 and not loop._should_accumulate() and (loop._batches_that_stepped + 1) % every == 0
+        loop, every = self._loop, self._trainer.log_every_n_steps
+        if every <= 0 or (loop._batches_that_stepped + 1) % every or loop._should_accumulate():
+            return False
+        self.num_rows += 1
+        return self.num_rows % stride == 0
 
     def _say_unknown(self, batch: Any) -> None:
         self._unknown_said = True

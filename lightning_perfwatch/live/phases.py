@@ -1,26 +1,37 @@
 """Splits the wall clock of a fit by listening through Lightning's Profiler interface.
 
-Owns the listener and exclusive times. Reads clocks; knows no schedule, no rule and no report.
+Owns exclusive times. Reads clocks; knows no schedule, no rule and no report.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from lightning_perfwatch.live import actions
 from lightning_perfwatch.live.actions import Meaning, Part
 from lightning_perfwatch.live.clock import DeviceMarks
-from lightning_perfwatch.live.contexts import PHASE_OF, ActionContext, ForwardedContext, context_kind
+from lightning_perfwatch.live.contexts import (
+    ActionContext,
+    OwnContext,
+    SilentContext,
+    TransparentContext,
+    context_kind,
+)
+from lightning_perfwatch.live.stopwatch import Nanoseconds, Stopwatch
 from lightning_perfwatch.measurements import PHASES
 
 LOGGING = "Lightning's logging"
 MOST_EPOCHS = 1024
 """How many starts of epochs are kept, the newest ones."""
-_OWN_IN_VALIDATION = (Part.CHECKPOINT, Part.EDGE)  # before validation, the device is still at work on steps
+
+OUTSIDE = tuple(part for part in Part if part.phase is None)
+"""The parts that belong to no step, in the order of the columns of :attr:`StepParts.outside_ns`."""
 
 
 class FetchObserver(Protocol):
@@ -35,177 +46,163 @@ class FetchObserver(Protocol):
 
 @dataclass(frozen=True)
 class StepParts:
-    """Nanoseconds since the last step ended: by phase, by hook slot, and by part outside the step."""
+    """Nanoseconds of steps that followed each other, a row for each.
 
-    phases_ns: list[int]
-    hooks_ns: dict[int, int]
-    outside_ns: dict[Part, int]
+    ``phases_ns`` has a column for each of ``PHASES``, ``outside_ns`` one for each of :data:`OUTSIDE`, both together
+    are the wall clock since the step before. ``slots_ns`` are the same times by slot of the :class:`PhaseTimer`.
+    """
+
+    phases_ns: Nanoseconds
+    outside_ns: Nanoseconds
+    slots_ns: Nanoseconds
+
+    @property
+    def num_steps(self) -> int:
+        """How many steps these are."""
+        return len(self.phases_ns)
 
 
 class PhaseTimer:
-    """Stands in for ``trainer.profiler`` and gives each nanosecond to exactly one action.
+    """Is told of Lightning's actions as a profiler is, and gives each nanosecond to exactly one of them.
 
     At every start and stop of an action the time since the last one goes to the action that was innermost, so times
     are exclusive and add up to the wall clock. The user's own profiler keeps working behind it: it gets every call,
     and whatever else is asked of this object.
 
     Args:
-        inner: the profiler that the Trainer had.
         own_key: state key of the PerfWatch callback, whose hooks are its own cost.
         checkpoint_keys: state keys of the callbacks that write checkpoints.
         device: marks on the device's clock, None where the device is not asynchronous.
         workers_start: whether the first wait of an epoch is for workers to start, and so no wait of a steady step.
+        silent: actions in which nothing happens; their time stays with what they lie in.
     """
 
     def __init__(
         self,
-        inner: Any,
         own_key: str,
         checkpoint_keys: Collection[str] = (),
         device: DeviceMarks | None = None,
         *,
         workers_start: bool = False,
+        silent: Collection[str] = (),
     ) -> None:
-        self.device = device
+        self.device = device  # None also while a step leaves no marks
+        self._marks = device
         self.workers_start = workers_start
-        self._put_before(inner)
         self.fetch_observer: FetchObserver | None = None
         self.meanings: list[Meaning] = []
-        self._phase_of: list[int | None] = []  # by slot; an enum as a key would cost more than all the rest
-        self._has_validated = False
         self.own_slots: set[int] = set()
         self.epoch_starts_ns: deque[tuple[int, int]] = deque(maxlen=MOST_EPOCHS)
         self.num_epochs = 0
         self._own_prefix = f"[Callback]{own_key}."
         self._checkpoint_keys = frozenset(checkpoint_keys)
-        self._actions: dict[str, ActionContext] = {}
-        self._training_ns: list[int] = []
-        self._validation_ns: list[int] = []
-        self.ns = self._training_ns
+        self._silent = frozenset(silent)
+        self._actions = _Actions(self._new_action)
+        self.profile = self._actions.__getitem__  # a context for an action's name, without a Python call
+        self.watch = Stopwatch()
         self.between_epochs = self._new_slot(Meaning(Part.EPOCH_START))
         self.loop = self._new_slot(Meaning(Part.OTHER))
         self.logging = self._new_slot(Meaning(Part.CALLBACKS, LOGGING, "after the batch"))
         self.manual_backward = self._new_slot(Meaning(Part.BACKWARD))
+        self._validation = self._new_slot(Meaning(Part.VALIDATION))
+        self._checkpoint = self._new_slot(Meaning(Part.CHECKPOINT))
+        self.watch.stack.append(self.between_epochs)
         self.capture = ActionContext(self, self._new_slot(Meaning(Part.CAPTURE)))
         self.edge = ActionContext(self, self._new_slot(Meaning(Part.EDGE)))
-        self.stack: list[int] = []
-        self.current = self.between_epochs
+        self._enclosed = TransparentContext(self, self.loop)
+        self._column_of_slot = np.zeros((0, len(_COLUMNS)))
         self.iterator_since_ns: int | None = None
-        self.last_ns = perf_counter_ns()
-
-    def profile(self, action_name: str) -> ActionContext | ForwardedContext:
-        """A context for ``action_name``, made once for each name."""
-        action = self._actions.get(action_name) or self._new_action(action_name)
-        return ForwardedContext(action, self.inner.profile(action_name)) if self._forwards else action
 
     def start(self, action_name: str) -> None:
         """Lightning announces that ``action_name`` begins."""
-        if self._forwards:
-            self.inner.start(action_name)
-        (self._actions.get(action_name) or self._new_action(action_name)).__enter__()
+        self._actions[action_name].__enter__()
 
     def stop(self, action_name: str) -> None:
         """Lightning announces that ``action_name`` has ended."""
-        (self._actions.get(action_name) or self._new_action(action_name)).__exit__(None, None, None)
-        if self._forwards:
-            self.inner.stop(action_name)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "inner":  # not set yet, or lost in a copy: there is nothing to ask
-            raise AttributeError(name)
-        return getattr(self.inner, name)
-
-    def __reduce__(self) -> tuple[Any, tuple[Any]]:
-        """A copy of the Trainer that goes elsewhere takes the profiler that is its own."""
-        return _itself, (self.inner,)
-
-    def _put_before(self, inner: Any) -> None:
-        self.inner = inner
-        self._forwards = type(inner).__name__ != "PassThroughProfiler"
-
-    def remove_from(self, trainer: Any) -> None:
-        """Give ``trainer`` back the profiler it had; other listeners that came later stay."""
-        if trainer.profiler is self:
-            trainer.profiler = self.inner
-            return
-        listener = trainer.profiler
-        while isinstance(listener, PhaseTimer):
-            if listener.inner is self:
-                listener._put_before(self.inner)
-                return
-            listener = listener.inner
-
-    def flush(self) -> int:
-        """Give the time since the last change to the innermost action; the time now in nanoseconds."""
-        now_ns = perf_counter_ns()
-        self.ns[self.current] += now_ns - self.last_ns
-        self.last_ns = now_ns
-        return now_ns
+        self._actions[action_name].__exit__(None, None, None)
 
     def enter_validation(self) -> None:
         """From here on all is validation, and so is the time since training's last action: the loop set it up."""
-        self.ns = self._validation_ns
-        self._has_validated = True
+        self.watch.interrupt()
 
     def leave_validation(self) -> None:
-        """Back to training."""
-        if self.ns is self._validation_ns:
-            self.flush()
-            self.ns = self._training_ns
+        """Back to training; what validation took becomes a sum of its own, and so do the checkpoints within it."""
+        if self.watch.is_interrupted:
+            # before validation the device may still be at work on steps: that wait stays one at an edge
+            own = {Part.CHECKPOINT: self._checkpoint, Part.EDGE: self.edge.slot}
+            for meaning, spent_ns in zip(self.meanings, self.watch.resume(), strict=True):
+                self.watch.ns[own.get(meaning.part, self._validation)] += spent_ns
 
     @property
     def is_training(self) -> bool:
         """False while validation runs."""
-        return self.ns is self._training_ns
+        return not self.watch.is_interrupted
 
-    def end_step(self) -> StepParts:
+    @property
+    def capture_s(self) -> float:
+        """Seconds that starting, stopping and writing profiles took since the fit began."""
+        return self.watch.ns[self.capture.slot] / 1e9
+
+    def end_step(self) -> None:
         """End the running step here and begin the next one."""
         self.leave_validation()
-        self.flush()
-        phases_ns = [0] * len(PHASES)
-        hooks_ns: dict[int, int] = {}
-        outside_ns: dict[Part, int] = {}
-        ns, meanings, phase_of = self._training_ns, self.meanings, self._phase_of
-        for slot, spent_ns in enumerate(ns):
-            if spent_ns:
-                ns[slot] = 0
-                phase = phase_of[slot]
-                if phase is None:
-                    part = meanings[slot].part
-                    outside_ns[part] = outside_ns.get(part, 0) + spent_ns
-                else:
-                    phases_ns[phase] += spent_ns
-                    if meanings[slot].hook is not None:
-                        hooks_ns[slot] = spent_ns
-        if self._has_validated:
-            self._take_validation(outside_ns)
-        return StepParts(phases_ns, hooks_ns, outside_ns)
+        self.watch.end_step()
 
-    def _take_validation(self, outside_ns: dict[Part, int]) -> None:
-        self._has_validated = False
-        for slot, spent_ns in enumerate(self._validation_ns):
-            if not spent_ns:
-                continue
-            self._validation_ns[slot] = 0
-            own = self.meanings[slot].part
-            part = own if own in _OWN_IN_VALIDATION else Part.VALIDATION
-            outside_ns[part] = outside_ns.get(part, 0) + spent_ns
+    def end_step_on_device(self, row: int, stride: int = 1) -> None:
+        """End the step on the device's clock too; only every ``stride``-th step leaves marks there."""
+        marks = self._marks
+        if marks is None:
+            return
+        if self.device is not None:
+            marks.close_step(row, _CALLBACKS)
+        if stride == 1 and self.device is not None:
+            return
+        marks.pause()
+        self.device = marks if (row + 1) % stride == 0 else None
+        if self.device is not None:
+            marks.mark(_CALLBACKS)
+
+    def take(self, num_steps: int | None = None) -> StepParts:
+        """The oldest ``num_steps`` of the steps that have ended and were not taken yet, by default all of them."""
+        slots_ns = self.watch.take(num_steps)
+        by_part = (slots_ns.astype(np.float64) @ self._columns()).astype(np.int64)  # floats are exact for 100 days
+        return StepParts(by_part[:, : len(PHASES)], by_part[:, len(PHASES) :], slots_ns)
+
+    def _columns(self) -> npt.NDArray[np.float64]:
+        """Which slot adds to which column of phases and outside parts, shape (slots, columns)."""
+        if len(self._column_of_slot) != len(self.meanings):
+            self._column_of_slot = np.zeros((len(self.meanings), len(_COLUMNS)))
+            for slot, meaning in enumerate(self.meanings):
+                self._column_of_slot[slot, _COLUMNS.index(meaning.part.value)] = 1.0
+        return self._column_of_slot
 
     def _new_slot(self, meaning: Meaning) -> int:
         self.meanings.append(meaning)
-        self._phase_of.append(PHASE_OF[meaning.part])
-        self._training_ns.append(0)
-        self._validation_ns.append(0)
-        return len(self.meanings) - 1
+        return self.watch.new_slot()
 
-    def _new_action(self, name: str) -> ActionContext:
+    def _new_action(self, name: str) -> OwnContext:
         meaning = actions.meaning(name, self._checkpoint_keys)
+        if meaning.part is Part.ENCLOSING:  # the user's own, and there may be any number of them
+            return self._enclosed
+        if name in self._silent:
+            return self._actions.setdefault(name, _SILENT)
         slot = self._new_slot(meaning)
         if name.startswith(self._own_prefix):
             self.own_slots.add(slot)
-        kind = context_kind(name, meaning, on_device=self.device is not None)
+        kind = context_kind(name, meaning, on_device=self._marks is not None)
         return self._actions.setdefault(name, kind(self, slot))
 
 
-def _itself(profiler: Any) -> Any:
-    return profiler
+class _Actions(dict[str, OwnContext]):
+    """The context of every action, made once for each name."""
+
+    def __init__(self, make: Callable[[str], OwnContext]) -> None:
+        self._make = make
+
+    def __missing__(self, name: str) -> OwnContext:
+        return self._make(name)
+
+
+_SILENT = SilentContext()
+_CALLBACKS = PHASES.index("callbacks")
+_COLUMNS = [*PHASES, *(part.value for part in OUTSIDE)]

@@ -12,7 +12,7 @@ import torch
 import torch.autograd.profiler
 from torch.profiler.profiler import _KinetoProfile
 
-from lightning_perfwatch.live.phases import PhaseTimer
+from lightning_perfwatch.live.listener import Listener
 
 
 def another_profiler(trainer: Any, own: object) -> str | None:
@@ -22,7 +22,7 @@ def another_profiler(trainer: Any, own: object) -> str | None:
     user's that is idle now may begin to record in the middle of a window, so it counts as well.
     """
     profiler = trainer.profiler
-    while isinstance(profiler, PhaseTimer):
+    while isinstance(profiler, Listener):
         profiler = profiler.inner
     if any(kind.__name__ == "PyTorchProfiler" for kind in type(profiler).__mro__):
         return "the Trainer's PyTorchProfiler"

@@ -5,6 +5,7 @@ A pure function of the step number. Knows nothing of Trainers, profilers or cloc
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -100,6 +101,14 @@ class Schedule:
             if position >= self.wait:
                 return Action.WARMUP
         return Action.AUDIT if step in self.audit else Action.IDLE
+
+    def next_change(self, step: int) -> int:
+        """A later step up to which every step gets the same action as ``step``, as far off as it is easily told."""
+        edges = [self.skip_first, self.audit.start, self.audit.stop]
+        if self.skip_first <= step < self.end:
+            start = self.skip_first + (step - self.skip_first) // self.cycle * self.cycle
+            edges += [start + self.wait, start + self.wait + self.warmup, start + self.cycle]
+        return min((edge for edge in edges if edge > step), default=sys.maxsize)
 
     def window(self, step: int) -> range:
         """The recorded steps of the window that the WARMUP or ACTIVE step ``step`` belongs to."""

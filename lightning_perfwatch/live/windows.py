@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from lightning_perfwatch.live.budget import Budget
 from lightning_perfwatch.live.capture import Capture, CaptureError
 from lightning_perfwatch.live.loading import LoadWatch
 from lightning_perfwatch.live.phases import PhaseTimer
-from lightning_perfwatch.live.rivals import profiler_on_thread
+from lightning_perfwatch.live.rivals import another_profiler, profiler_on_thread
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.syncs import SyncAudit
+from lightning_perfwatch.live.trace_options import TraceOptions
 from lightning_perfwatch.measurements import LoadProbe, SyncSites, Window
 
 log = logging.getLogger(__name__)
@@ -32,6 +35,7 @@ class Windows:
         trial_steps: how many warmup steps the trial takes, so that it holds an optimizer step.
         rival: who else profiles, in words; asked before each window.
         count: counts the FLOPs of the last audited step; None where this process is not to.
+        budget: is asked before each window but the first.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class Windows:
         trial_steps: int = 1,
         rival: Callable[[], str | None] = profiler_on_thread,
         count: StepCount | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self._schedule = schedule
         self._timer = timer
@@ -53,11 +58,15 @@ class Windows:
         self._counting = False
         if count is not None and schedule.audit[-1] == 0:  # tracing and sharding try operators on fake tensors there
             count.skip("the one audited step is the run's first, in which much is done only once")
+        self._budget = budget or Budget(None)
+        self._left_out: range | None = None
         self._audit = SyncAudit()
         self._load_watch = LoadWatch(loader)
         self._auditing = False
         self._closing: str | None = None
         self._planned = range(0)
+        self._idle_until = 0
+        self.is_busy = False
         self.done: list[Window] = []
         self.notes: list[str] = []
         self.before_step(0)
@@ -105,6 +114,8 @@ class Windows:
 
     def step_ended(self, step: int) -> Window | None:
         """The step number ``step`` is complete; the window that closes with it, if one does."""
+        if step + 1 < self._idle_until:
+            return None
         if self._auditing:
             self._audit.end_step()
             if self._counting and self._count is not None:
@@ -131,11 +142,17 @@ class Windows:
                     self._prepare(self._capture, step, self._schedule.window(step))
             except CaptureError as error:
                 self.switch_off(f"tracing is off: {error}")
-        busy = self._auditing or (self._capture is not None and self._capture.is_recording)
-        self._timer.fetch_observer = self if busy else None
+        self.is_busy = self._auditing or (self._capture is not None and self._capture.is_recording)
+        self._timer.fetch_observer = self if self.is_busy else None
+        self._idle_until = 0 if self.is_busy or action is not Action.IDLE else self._schedule.next_change(step)
 
     def _prepare(self, capture: Capture, step: int, window: range) -> None:
-        if step == window.start - self._trial_steps:
+        begins = step == window.start - self._trial_steps
+        if begins and not self._budget.affords_window(len(self.done), self._timer.capture_s):
+            self._left_out = window
+        if window == self._left_out:
+            return
+        if begins:
             other = self._rival()
             if other is not None:
                 raise CaptureError(f"{other} would lose its data")
@@ -196,3 +213,31 @@ class Windows:
     def _note(self, text: str) -> None:
         self.notes.append(text)
         log.warning("PerfWatch: %s.", text)
+
+
+def capture_for(
+    trainer: Any, own: object, directory: Path | None, options: TraceOptions, device_type: str
+) -> tuple[Capture | None, str | None]:
+    """What records the windows of a fit, and the reason why nothing does although it was asked to.
+
+    Without a ``directory`` this process is not to record.
+    """
+    if directory is None:
+        return None, None
+    other = another_profiler(trainer, own)
+    reason = other and f"{other} records this run, and two profilers at once lose each other's data"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)  # rank 0 made it on its own machine only
+    except OSError as error:
+        reason = reason or f"{directory} can't be made here ({error})"
+    if reason is not None:
+        return None, reason
+    capture = Capture(
+        directory=directory,
+        worker=f"rank{trainer.global_rank}",
+        device_types=[device_type],
+        options=options,
+        rank=trainer.global_rank,
+        world_size=trainer.world_size,
+    )
+    return capture, None

@@ -14,6 +14,7 @@ from pathlib import Path
 from lightning_perfwatch.finding import Finding
 from lightning_perfwatch.measurements import RankSummary, RunInfo, Window
 from lightning_perfwatch.report import Report
+from lightning_perfwatch.reporters.own_cost import own_cost
 from lightning_perfwatch.reporters.speed import nonpadding_name, outside, rate, trained_on
 from lightning_perfwatch.reporters.trace_facts import device_facts, host_facts
 from lightning_perfwatch.reporters.wording import (
@@ -101,7 +102,7 @@ def outline(report: Report) -> Outline:
         verdict=_verdict(report),
         skipped=_skipped(report.skipped),
         ranks=tuple(_rank(rank) for rank in report.ranks) if len(report.ranks) > 1 else (),
-        overhead=_overhead(report),
+        overhead=own_cost(report.overhead, report.throughput.step_time_s),
         notes=tuple(clean(note) for note in report.notes if clean(note)),
         files=tuple(_files(report)),
     )
@@ -224,21 +225,6 @@ def _rank(rank: RankSummary) -> Fact:
     if rank.data_wait_share is not None:
         said.append(f"data wait {percent(rank.data_wait_share)}")
     return Fact(f"rank {rank.rank}", clean(", ".join(said)))
-
-
-def _overhead(report: Report) -> str | None:
-    overhead = report.overhead
-    if overhead is None:
-        return None
-    per_step_us = overhead.hook_us_per_step
-    step_time = report.throughput.step_time_s
-    said = []
-    if per_step_us is not None:
-        of_step = f" ({percent(per_step_us / 1e6 / step_time.mean)} of it)" if step_time and step_time.mean > 0 else ""
-        said.append(f"{duration(per_step_us / 1e6)} per step{of_step}")
-    if overhead.capture_s > 0:
-        said.append(f"{duration(overhead.capture_s)} to start, stop and write profiles")
-    return ", ".join(said) or NOT_MEASURED
 
 
 def _files(report: Report) -> Iterable[Fact]:

@@ -15,7 +15,7 @@ from tests.live.factories import HostClock
 def clock(monkeypatch: pytest.MonkeyPatch) -> HostClock:
     """Replaces what a :class:`PhaseTimer` reads."""
     clock = HostClock()
-    monkeypatch.setattr("lightning_perfwatch.live.phases.perf_counter_ns", clock)
+    monkeypatch.setattr("lightning_perfwatch.live.stopwatch.perf_counter_ns", clock)
     monkeypatch.setattr("lightning_perfwatch.live.contexts.perf_counter_ns", clock)
     return clock
 

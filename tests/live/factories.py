@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import Any
 
 from lightning_perfwatch.live.actions import Part
-from lightning_perfwatch.live.phases import PhaseTimer, StepParts
+from lightning_perfwatch.live.listener import Listener
+from lightning_perfwatch.live.phases import OUTSIDE, PhaseTimer
 from lightning_perfwatch.measurements import PHASES
 
 
@@ -138,7 +140,7 @@ VALIDATION: Script = [
 ]
 
 
-def play(timer: PhaseTimer | RecordingProfiler, clock: HostClock, script: Script) -> None:
+def play(timer: PhaseTimer | Listener | RecordingProfiler, clock: HostClock, script: Script) -> None:
     """Go through ``script``, announcing its actions in turn by ``profile`` and by ``start`` and ``stop``."""
     for number, part in zip(itertools.count(), script, strict=False):
         if isinstance(part, tuple):
@@ -156,22 +158,57 @@ def play(timer: PhaseTimer | RecordingProfiler, clock: HostClock, script: Script
 
 def timer_in_step(**changes: Any) -> PhaseTimer:
     """A timer that has seen the epoch begin and ended a step, so that what follows is the next one."""
-    arguments = {"inner": PassThroughProfiler(), "own_key": "PerfWatch", "checkpoint_keys": ["ModelCheckpoint{}"]}
+    arguments = {"own_key": "PerfWatch", "checkpoint_keys": ["ModelCheckpoint{}"]}
     timer = PhaseTimer(**{**arguments, **changes})
     timer.start(RUN_EPOCH)
     timer.start(FETCH)
     timer.stop(FETCH)
-    timer.end_step()
+    end_step(timer)
     return timer
 
 
-def phases_ms(parts: StepParts) -> dict[str, float]:
+def listener_in_step(inner: Any) -> Listener:
+    """A listener before ``inner``, which has heard of the same."""
+    listener = Listener(inner, PhaseTimer("PerfWatch", ["ModelCheckpoint{}"]))
+    listener.start(RUN_EPOCH)
+    listener.start(FETCH)
+    listener.stop(FETCH)
+    end_step(listener.timer)
+    return listener
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Nanoseconds of one step: by phase, by hook slot, and by part outside of it."""
+
+    phases_ns: list[int]
+    hooks_ns: dict[int, int]
+    outside_ns: dict[Part, int]
+
+
+def end_step(timer: PhaseTimer) -> Ended:
+    """End the step that ``timer`` is in and take it alone."""
+    timer.end_step()
+    parts = timer.take()
+    slots_ns = zip(timer.meanings, parts.slots_ns[0].tolist(), strict=True)
+    return Ended(
+        phases_ns=parts.phases_ns[0].tolist(),
+        hooks_ns={
+            slot: ns
+            for slot, (meaning, ns) in enumerate(slots_ns)
+            if ns and meaning.hook and meaning.part.phase is not None
+        },
+        outside_ns={part: ns for part, ns in zip(OUTSIDE, parts.outside_ns[0].tolist(), strict=True) if ns},
+    )
+
+
+def phases_ms(parts: Ended) -> dict[str, float]:
     return {name: ns / 1e6 for name, ns in zip(PHASES, parts.phases_ns, strict=True) if ns}
 
 
-def outside_ms(parts: StepParts) -> dict[Part, float]:
+def outside_ms(parts: Ended) -> dict[Part, float]:
     return {part: ns / 1e6 for part, ns in parts.outside_ns.items()}
 
 
-def hooks_ms(timer: PhaseTimer, parts: StepParts) -> dict[tuple[str | None, str | None], float]:
+def hooks_ms(timer: PhaseTimer, parts: Ended) -> dict[tuple[str | None, str | None], float]:
     return {(timer.meanings[slot].owner, timer.meanings[slot].hook): ns / 1e6 for slot, ns in parts.hooks_ns.items()}

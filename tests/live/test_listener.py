@@ -9,6 +9,7 @@ import pytest
 
 from lightning_perfwatch.live.actions import Meaning, Part
 from lightning_perfwatch.live.clock import DeviceMarks
+from lightning_perfwatch.live.listener import Listener
 from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.measurements import PHASES
 from tests.live.factories import (
@@ -24,7 +25,9 @@ from tests.live.factories import (
     PassThroughProfiler,
     RecordingProfiler,
     Stream,
+    end_step,
     hooks_ms,
+    listener_in_step,
     outside_ms,
     phases_ms,
     play,
@@ -36,7 +39,7 @@ OWN = "[Callback]PerfWatch.on_train_batch_end"
 
 def test_lightnings_silent_default_is_not_told_of_anything(clock: HostClock) -> None:
     silent = PassThroughProfiler()
-    timer = timer_in_step(inner=silent)
+    timer = listener_in_step(silent)
     play(timer, clock, [*BATCH, *VALIDATION])
 
     assert silent.calls == []
@@ -44,19 +47,19 @@ def test_lightnings_silent_default_is_not_told_of_anything(clock: HostClock) -> 
 
 def test_the_users_own_profiler_hears_every_action_in_its_order(clock: HostClock) -> None:
     behind, alone = RecordingProfiler(), RecordingProfiler()
-    timer = timer_in_step(inner=behind)
+    timer = listener_in_step(behind)
     heard_before = len(behind.calls)
 
     play(timer, clock, [*BATCH, *VALIDATION])
     play(alone, clock, [*BATCH, *VALIDATION])
 
     assert behind.calls[heard_before:] == alone.calls
-    assert phases_ms(timer.end_step()) == BATCH_MS
+    assert phases_ms(end_step(timer.timer)) == BATCH_MS
 
 
 def test_the_users_own_profiler_hears_the_end_of_an_action_that_failed(clock: HostClock) -> None:
     behind = RecordingProfiler()
-    timer = timer_in_step(inner=behind)
+    timer = listener_in_step(behind)
     with pytest.raises(RuntimeError), timer.profile(TRAINING_STEP):
         raise RuntimeError
 
@@ -64,18 +67,18 @@ def test_the_users_own_profiler_hears_the_end_of_an_action_that_failed(clock: Ho
 
 
 def test_whatever_else_is_asked_of_it_the_users_profiler_answers() -> None:
-    timer = PhaseTimer(RecordingProfiler(), "PerfWatch")
+    timer = Listener(RecordingProfiler(), PhaseTimer("PerfWatch"))
 
     assert timer.describes_itself == "the user's"
     with pytest.raises(AttributeError, match="no_such_name"):
         timer.no_such_name  # noqa: B018 - asking is the test
     with pytest.raises(AttributeError):  # as pickle and copy ask for it, before __init__
-        PhaseTimer.__new__(PhaseTimer).describes_itself  # noqa: B018
+        Listener.__new__(Listener).describes_itself  # noqa: B018
 
 
 def test_removing_it_gives_the_trainer_back_the_profiler_it_had() -> None:
     own = RecordingProfiler()
-    timer = PhaseTimer(own, "PerfWatch")
+    timer = Listener(own, PhaseTimer("PerfWatch"))
     trainer = SimpleNamespace(profiler=timer)
 
     timer.remove_from(trainer)
@@ -87,11 +90,11 @@ def test_removing_it_gives_the_trainer_back_the_profiler_it_had() -> None:
 def test_of_two_listeners_either_can_go_first_and_the_other_listens_on(clock: HostClock) -> None:
     for first_goes in (True, False):
         own = RecordingProfiler()
-        inner = timer_in_step(inner=own)
-        outer = timer_in_step(inner=inner)
+        inner = listener_in_step(own)
+        outer = listener_in_step(inner)
         trainer = SimpleNamespace(profiler=outer)
         play(outer, clock, BATCH)
-        assert phases_ms(inner.end_step()) == phases_ms(outer.end_step()) == BATCH_MS
+        assert phases_ms(end_step(inner.timer)) == phases_ms(end_step(outer.timer)) == BATCH_MS
         gone, stays = (inner, outer) if first_goes else (outer, inner)
         own.calls.clear()
 
@@ -100,16 +103,16 @@ def test_of_two_listeners_either_can_go_first_and_the_other_listens_on(clock: Ho
 
         assert trainer.profiler is stays
         assert stays.inner is own
-        assert phases_ms(stays.end_step()) == BATCH_MS
-        assert gone.end_step().hooks_ns == {}
+        assert phases_ms(end_step(stays.timer)) == BATCH_MS
+        assert end_step(gone.timer).hooks_ns == {}
         assert own.calls[0] == ("start", FETCH)
         assert own.calls.count(("start", FETCH)) == 1
 
 
 def test_a_listener_before_the_silent_default_forwards_nothing_after_the_other_one_has_gone(clock: HostClock) -> None:
     silent = PassThroughProfiler()
-    inner = timer_in_step(inner=silent)
-    outer = timer_in_step(inner=inner)
+    inner = listener_in_step(silent)
+    outer = listener_in_step(inner)
 
     inner.remove_from(SimpleNamespace(profiler=outer))
     play(outer, clock, BATCH)
@@ -119,13 +122,13 @@ def test_a_listener_before_the_silent_default_forwards_nothing_after_the_other_o
 
 @pytest.mark.parametrize("profiler", [PassThroughProfiler, RecordingProfiler])
 def test_a_fetch_that_finds_the_loader_exhausted_is_a_fetch_that_ended(clock: HostClock, profiler: Any) -> None:
-    timer = timer_in_step(inner=profiler())
+    timer = listener_in_step(profiler())
     with pytest.raises(StopIteration), timer.profile(FETCH):
         clock.pass_ms(3.0)
         raise StopIteration
     clock.pass_ms(2.0)
 
-    assert phases_ms(timer.end_step()) == {"data_wait": 3.0, "other": 2.0}
+    assert phases_ms(end_step(timer.timer)) == {"data_wait": 3.0, "other": 2.0}
 
 
 def test_an_observer_hears_of_training_fetches_only_and_also_of_those_that_fail(clock: HostClock) -> None:
@@ -151,18 +154,18 @@ def test_a_step_that_began_and_was_broken_off_still_adds_up(clock: HostClock) ->
         raise RuntimeError
     clock.pass_ms(1.0)
 
-    assert phases_ms(timer.end_step()) == {"forward": 5.0, "other": 1.0}
+    assert phases_ms(end_step(timer)) == {"forward": 5.0, "other": 1.0}
 
 
 def test_a_listener_that_comes_in_the_middle_of_an_action_takes_its_end_for_what_it_is(clock: HostClock) -> None:
-    timer = PhaseTimer(PassThroughProfiler(), "PerfWatch")
+    timer = PhaseTimer("PerfWatch")
     clock.pass_ms(2.0)
     timer.stop("[Callback]PerfWatch.on_train_start")
     play(timer, clock, [1.0, ("[Callback]Slow.on_train_start", 3.0)])
     timer.start(RUN_EPOCH)
     play(timer, clock, [4.0, *BATCH])
 
-    parts = timer.end_step()
+    parts = end_step(timer)
 
     assert phases_ms(parts) == {**BATCH_MS, "callbacks": 67.0}
     assert outside_ms(parts) == {Part.EPOCH_START: 7.0}
@@ -172,7 +175,7 @@ def test_names_never_heard_of_belong_to_the_loop_or_to_their_owner(clock: HostCl
     timer = timer_in_step()
     play(timer, clock, [("some new action", 3.0), ("", 1.0), ("[Callback]EMA.on_something_new", 5.0)])
 
-    parts = timer.end_step()
+    parts = end_step(timer)
 
     assert phases_ms(parts) == {"callbacks": 5.0, "other": 4.0}
     assert hooks_ms(timer, parts) == {("EMA", "on_something_new"): 5.0}
@@ -181,7 +184,7 @@ def test_names_never_heard_of_belong_to_the_loop_or_to_their_owner(clock: HostCl
 def test_perfwatchs_own_hooks_are_known_as_such_and_a_namesake_is_not(clock: HostClock) -> None:
     timer = timer_in_step()
     play(timer, clock, [(OWN, 1.0), ("[Callback]PerfWatchToo.on_train_batch_end", 2.0)])
-    hooks = timer.end_step().hooks_ns
+    hooks = end_step(timer).hooks_ns
 
     assert {slot: ns for slot, ns in hooks.items() if slot in timer.own_slots} == {min(hooks): 1_000_000}
     assert timer.meanings[min(hooks)] == Meaning(Part.CALLBACKS, "PerfWatch", "on_train_batch_end")

@@ -80,3 +80,19 @@ def test_a_window_larger_than_any_analysis_needs_is_warned_about() -> None:
         Schedule(active=2000)
 
     assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    "fields", [(10, 10, 2, 5, 1), (1, 2, 2, 1, 3), (0, 0, 1, 2, 2), (2, 0, 1, 2, 2), (5, 1, 1, 1, 1)]
+)
+def test_until_the_next_change_every_step_gets_the_same(fields: tuple[int, ...]) -> None:
+    schedule = Schedule(*fields)
+
+    for step in range(60):
+        change = schedule.next_change(step)
+        assert change > step
+        assert {schedule.action(later) for later in range(step, min(change, 70))} == {schedule.action(step)}
+
+
+def test_after_the_last_window_nothing_changes_any_more() -> None:
+    assert Schedule().next_change(1000) >= 10**9

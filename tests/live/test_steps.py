@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lightning_perfwatch.live.actions import Meaning, Part
-from lightning_perfwatch.live.phases import StepParts
+from lightning_perfwatch.live.phases import OUTSIDE, StepParts
 from lightning_perfwatch.live.steps import MOST_STEPS, Kind, StepLog, epoch_starts
 from lightning_perfwatch.measurements import PHASES, EpochStart, HookTime
 
@@ -19,21 +19,24 @@ MEANINGS = [
 EMA, OWN, SLOW = 1, 2, 3
 
 
-def parts(ms: float = 0.0, hooks: dict[int, float] | None = None, **outside_ms: float) -> StepParts:
-    """A step whose forward pass takes ``ms``."""
-    phases_ns = [0] * len(PHASES)
-    phases_ns[PHASES.index("forward")] = round(ms * 1e6)
-    return StepParts(
-        phases_ns,
-        {slot: round(hook_ms * 1e6) for slot, hook_ms in (hooks or {}).items()},
-        {Part(name): round(part_ms * 1e6) for name, part_ms in outside_ms.items()},
-    )
+def parts(*ms: float, hooks: dict[int, float] | None = None, **outside_ms: float) -> StepParts:
+    """Steps whose forward passes take ``ms``; all of them have the same hooks and the same beside them."""
+    phases_ns = np.zeros((len(ms), len(PHASES)), dtype=np.int64)
+    phases_ns[:, PHASES.index("forward")] = np.round(np.array(ms) * 1e6)
+    outside_ns = np.zeros((len(ms), len(OUTSIDE)), dtype=np.int64)
+    for name, part_ms in outside_ms.items():
+        outside_ns[:, OUTSIDE.index(Part(name))] = round(part_ms * 1e6)
+    slots_ns = np.zeros((len(ms), max(hooks or {0: 0.0}) + 1), dtype=np.int64)
+    for slot, hook_ms in (hooks or {}).items():
+        slots_ns[:, slot] = round(hook_ms * 1e6)
+    return StepParts(phases_ns, outside_ns, slots_ns)
 
 
-def log_of(*steps: tuple[float, Kind], **arguments: Any) -> StepLog:
+def log_of(*steps: tuple[float, Kind], at_once: int = 2, **arguments: Any) -> StepLog:
     log = StepLog(**arguments)
-    for ms, kind in steps:
-        log.add(parts(ms), kind)
+    for first in range(0, len(steps), at_once):
+        some = steps[first : first + at_once]
+        log.add(parts(*(ms for ms, _ in some)), [kind for _, kind in some])
     return log
 
 
@@ -53,14 +56,15 @@ def test_without_steps_nothing_is_known() -> None:
 
     assert log.step_times() is None
     assert log.hook_times(MEANINGS, set()) is None
-    assert log.own_hooks({OWN}) == (0.0, 0)
+    assert log.own_hooks(MEANINGS, {OWN}) == ({}, 0)
     assert log.wall_s() == {"training": 0, "validation": 0, "checkpoint": 0, "epoch_start": 0, "capture": 0}
 
 
 def test_a_step_keeps_every_phase_in_seconds() -> None:
     log = StepLog()
-    for _ in range(3):
-        log.add(StepParts([number * 10**6 for number in range(len(PHASES))], {}, {}), Kind.STEADY)
+    phases_ns = np.array([[number * 10**6 for number in range(len(PHASES))]] * 3)
+    nothing = np.zeros((3, len(OUTSIDE)), dtype=np.int64)
+    log.add(StepParts(phases_ns, nothing, phases_ns), [Kind.STEADY] * 3)
 
     times = log.step_times()
 
@@ -124,9 +128,10 @@ def test_a_measurement_that_comes_after_its_step_has_gone_is_not_taken_for_a_new
 
 def test_a_new_step_does_not_inherit_the_devices_time_of_the_one_whose_place_it_takes() -> None:
     log = StepLog(on_device=True)
-    for _ in range(MOST_STEPS):
-        log.set_device(log.add(parts(1.0), Kind.STEADY), np.full(len(PHASES), 0.001))
-    log.add(parts(2.0), Kind.STEADY)
+    for row in range(MOST_STEPS):
+        log.add(parts(1.0), [Kind.STEADY])
+        log.set_device(row, np.full(len(PHASES), 0.001))
+    log.add(parts(2.0), [Kind.STEADY])
 
     measured = device_ms(log)
     assert measured is not None
@@ -143,20 +148,20 @@ def test_a_device_that_was_not_asked_for_is_not_kept() -> None:
 def test_hooks_are_means_over_all_judged_steps_the_longest_first() -> None:
     log = StepLog()
     for hooks in ({EMA: 1.0, SLOW: 5.0}, {EMA: 2.0, OWN: 100.0}, {EMA: 3.0}, {}):
-        log.add(parts(10.0, hooks), Kind.STEADY)
-    log.add(parts(10.0, {EMA: 1000.0}), Kind.DISTURBED)
+        log.add(parts(10.0, hooks=hooks), [Kind.STEADY])
+    log.add(parts(10.0, hooks={EMA: 1000.0}), [Kind.DISTURBED])
 
     assert log.hook_times(MEANINGS, {OWN}) == (
         HookTime("EMA", "on_train_batch_end", s_per_step=0.0015, max_s=0.003),
         HookTime("Slow", "on_before_backward", s_per_step=0.00125, max_s=0.005),
     )
-    assert log.own_hooks({OWN}) == (0.1, 4)
+    assert log.own_hooks(MEANINGS, {OWN}) == ({"on_train_batch_end": 0.1}, 4)
 
 
 def test_hooks_of_a_short_run_are_added_up_over_the_kinds_that_are_judged() -> None:
     log = StepLog()
-    log.add(parts(1.0, {EMA: 4.0}), Kind.EPOCH_START)
-    log.add(parts(1.0, {EMA: 1.0}), Kind.STEADY)
+    log.add(parts(1.0, hooks={EMA: 4.0}), [Kind.EPOCH_START])
+    log.add(parts(1.0, hooks={EMA: 1.0}), [Kind.STEADY])
 
     assert log.hook_times(MEANINGS, set()) == (HookTime("EMA", "on_train_batch_end", s_per_step=0.0025, max_s=0.004),)
 
@@ -167,8 +172,8 @@ def test_a_run_without_hooks_has_none_rather_than_unknown_ones() -> None:
 
 def test_the_wall_clock_counts_every_step_and_what_lies_between_them() -> None:
     log = StepLog()
-    log.add(parts(10.0, validation=500.0, edge=2.0), Kind.DISTURBED)
-    log.add(parts(20.0, validation=50.0, checkpoint=7.0, edge=1.0), Kind.STEADY)
+    log.add(parts(10.0, validation=500.0, edge=2.0), [Kind.DISTURBED])
+    log.add(parts(20.0, validation=50.0, checkpoint=7.0, edge=1.0), [Kind.STEADY])
     log.add_outside(parts(99.0, epoch_start=3.0, capture=4.0))
 
     assert log.wall_s() == pytest.approx(

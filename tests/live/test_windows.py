@@ -18,7 +18,7 @@ from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.trace_options import TraceOptions
 from lightning_perfwatch.live.windows import Windows
 from lightning_perfwatch.measurements import Window
-from tests.live.factories import FETCH, TRAINING_STEP, PassThroughProfiler
+from tests.live.factories import FETCH, TRAINING_STEP, end_step
 from tests.live.traces import document_of, files, new_capture, spans, steps_of, work
 
 LOSS = torch.ones(())
@@ -40,7 +40,7 @@ class Loop:
         capture = None if directory is None else new_capture(directory, options=options)
         data: Any = [torch.zeros(2)] * 200
         loader = DataLoader(data, batch_size=2, collate_fn=collate)
-        self.timer = PhaseTimer(PassThroughProfiler(), "PerfWatch")
+        self.timer = PhaseTimer("PerfWatch")
         self.windows = Windows(schedule, self.timer, loader, capture, **arguments)
         self.closed: dict[int, Window] = {}
         self.outside: dict[int, dict[Part, int]] = {}
@@ -57,7 +57,7 @@ class Loop:
             work()
             yield step
         self._step += 1
-        self.outside[step] = self.timer.end_step().outside_ns
+        self.outside[step] = end_step(self.timer).outside_ns
         window = self.windows.step_ended(step)
         if window is not None:
             self.closed[step] = window

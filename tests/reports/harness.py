@@ -81,7 +81,7 @@ def loader(num_batches: int = 10, load_s: float = 0.0, batch_size: int = 2, **se
 
 def perfwatch(**settings: Any) -> PerfWatch:
     """A quiet callback that writes to ``./perfwatch`` on the schedule SHORT."""
-    return PerfWatch(**{"schedule": SHORT, "quiet": True, "dir": "perfwatch", **settings})
+    return PerfWatch(**{"schedule": SHORT, "quiet": True, "dir": "perfwatch", "max_overhead_share": None, **settings})
 
 
 def trainer(*callbacks: Any, **settings: Any) -> Any:
