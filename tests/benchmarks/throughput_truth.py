@@ -98,6 +98,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Train both in turn and print them; 1 if they are too far apart."""
     asked = _arguments(argv)
+    torch.set_num_threads(1)  # threads that wait for each other magnify whatever else the machine does
     warnings.simplefilter("ignore")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     report, hand = train(asked.blocks)
