@@ -21,6 +21,7 @@ from lightning_perfwatch.measurements import (
     LoaderInfo,
     LoadProbe,
     Overhead,
+    Pauses,
     RankSummary,
     RunInfo,
     StepTimes,
@@ -53,9 +54,16 @@ class Evidence:
     overhead: Overhead | None = None
     ranks: tuple[RankSummary, ...] = ()
     wall_s: dict[str, float] | None = None
+    pauses: Pauses | None = None
     notes: tuple[str, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
     trace: Trace | None = None
+
+    def wall_share(self, name: str) -> float | None:
+        """Share (0..1) of the fit's wall clock without PerfWatch's own profiling; None where it is not measured."""
+        wall_s = self.wall_s or {}
+        total_s = sum(spent_s for part, spent_s in wall_s.items() if part != "capture")
+        return wall_s[name] / total_s if name in wall_s and total_s > 0 else None
 
     @cached_property
     def breakdown(self) -> Breakdown | None:
@@ -79,6 +87,7 @@ TRACE_ALONE = dict.fromkeys(
         "counted",
         "overhead",
         "wall_s",
+        "pauses",
     ),
     "a trace alone does not tell",
 )
@@ -90,7 +99,11 @@ _NOT_MEASURED = {
     "loader": "the training data loader's settings are not known",
     "syncs": "no step was audited for calls that wait for the device",
     "trace": "no trace was recorded",
+    "wall_s": "the wall clock outside of steps was not measured",
+    "pauses": "validations and checkpoints were not counted",
+    "epoch_starts": "the start of epochs was not measured",
     "run": "the run's settings are not known",
+    "ranks": "one process tells nothing of the others",
 }
 
 

@@ -169,6 +169,20 @@ class EpochStart:
 
 
 @dataclass(frozen=True)
+class Pauses:
+    """How often training stopped for something else, and how often it is set to.
+
+    ``val_check_interval`` counts training batches; None where validation comes once in some epochs only.
+    ``checkpoint_every_n_steps`` counts optimizer steps; None where checkpoints follow epochs or validation.
+    """
+
+    num_validations: int
+    num_checkpoints: int
+    val_check_interval: int | None = None
+    checkpoint_every_n_steps: int | None = None
+
+
+@dataclass(frozen=True)
 class Interval:
     """Some steps measured between two synchronisations of the device; only time spent on training counts.
 
@@ -232,6 +246,10 @@ class RankSummary:
 
     A trace alone gives ``trace`` (its file) and the fields below it; of a run that was watched they are None.
     Shares are of ``window_s``, those of device time are means over the trace's devices.
+
+    ``own_s`` are the seconds of a mean step by what this rank spends them on, without ``waiting_s``: the part in which
+    ranks wait for each other (the backward pass of a run that was watched, exposed communication in a trace).
+    ``num_steps`` is what these are means of.
     """
 
     rank: int
@@ -245,3 +263,6 @@ class RankSummary:
     busy_share: float | None = None
     communication_share: float | None = None
     exposed_communication_share: float | None = None
+    num_steps: int | None = None
+    own_s: dict[str, float] | None = None
+    waiting_s: float | None = None

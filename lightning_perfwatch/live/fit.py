@@ -22,6 +22,7 @@ from lightning_perfwatch.live.clock import Device, DeviceMarks
 from lightning_perfwatch.live.hook_places import located
 from lightning_perfwatch.live.loading import describe_loader, find_loader
 from lightning_perfwatch.live.metrics import MetricRow, RowSums
+from lightning_perfwatch.live.pauses import describe_pauses
 from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.ranks import RankPart
 from lightning_perfwatch.live.rivals import another_profiler
@@ -195,6 +196,9 @@ class FitWatch:
             samples_per_s=rates.samples_per_s,
             step_time_s=None if steps is None else steps.mean_step_s,
             data_wait_share=None if steps is None else steps.share("data_wait"),
+            num_steps=None if steps is None else steps.num_steps,
+            own_s=None if steps is None else {name: steps.host_phase_s(name) for name in PHASES if name != "backward"},
+            waiting_s=None if steps is None else steps.host_phase_s("backward"),
         )
         return RankPart(summary, tuple(self._windows.done))
 
@@ -218,6 +222,7 @@ class FitWatch:
             overhead=Overhead(hooks_s=own_s, num_steps=num_steps, capture_s=wall_s["capture"]),
             ranks=tuple(part.summary for part in parts if part.summary is not None) if len(parts) > 1 else (),
             wall_s=wall_s,
+            pauses=describe_pauses(trainer, self._timer),
             notes=tuple(notes),
         )
         missing = {name: reason for name, reason in self._missing().items() if getattr(known, name) is None}

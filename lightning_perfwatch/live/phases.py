@@ -75,6 +75,8 @@ class PhaseTimer:
         self.own_slots: set[int] = set()
         self.epoch_starts_ns: deque[tuple[int, int]] = deque(maxlen=MOST_EPOCHS)
         self.num_epochs = 0
+        self.num_validations = 0
+        self.num_checkpoints = 0
         self._own_prefix = f"[Callback]{own_key}."
         self._checkpoint_keys = frozenset(checkpoint_keys)
         self._actions: dict[str, ActionContext] = {}
@@ -143,6 +145,7 @@ class PhaseTimer:
 
     def enter_validation(self) -> None:
         """From here on all is validation, and so is the time since training's last action: the loop set it up."""
+        self.num_validations += self.ns is self._training_ns
         self.ns = self._validation_ns
         self._has_validated = True
 
