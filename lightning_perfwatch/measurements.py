@@ -18,7 +18,10 @@ PHASES = ("data_wait", "transfer", "forward", "backward", "optimizer", "callback
 
 @dataclass(frozen=True)
 class RunInfo:
-    """The circumstances of a run. ``num_cpus`` is what this process may use, not what the machine has."""
+    """The circumstances of a run. ``num_cpus`` is what this process may use, not what the machine has.
+
+    ``num_threads`` are those that one operator may use on the CPU.
+    """
 
     device_type: str
     device_name: str
@@ -36,6 +39,7 @@ class RunInfo:
     torch_version: str | None = None
     lightning_version: str | None = None
     python_version: str | None = None
+    num_threads: int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class LoaderInfo:
 class LoadProbe:
     """One batch loaded in the training process, split into fetching samples and collating them.
 
+    ``cpu_s`` is what of both the thread was computing; the rest it waited for a disk, a network or a lock.
     ``collate_file``/``collate_line`` and ``dataset_file``/``dataset_line`` say where that code is defined.
     """
 
@@ -68,6 +73,7 @@ class LoadProbe:
     dataset_line: int | None = None
     collate_file: str | None = None
     collate_line: int | None = None
+    cpu_s: float | None = None
 
 
 @dataclass(frozen=True)

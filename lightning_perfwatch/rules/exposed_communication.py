@@ -58,8 +58,8 @@ class ExposedCommunication(Rule):
         share = min(1.0, device.exposed_communication_share)
         hidden = 1.0 - share / device.communication_share if device.communication_share > 0 else 0.0
         kernel = longest_communication(trace)
-        advice = "Exchange less often or in larger pieces: accumulate_grad_batches=2, DDPStrategy(bucket_cap_mb=100, "
-        advice += "gradient_as_bucket_view=True), or gradients in bf16 by ddp_comm_hook"
+        reduces = kernel is None or "reduce" in kernel.lower()
+        advice = _REDUCE if reduces else _OTHERS
         late = share >= self.critical_share
         return Finding(
             rule=self.id(),
@@ -67,10 +67,7 @@ class ExposedCommunication(Rule):
             share=share,
             summary=f"For {100 * share:.0f} % of the time the device only exchanges data with others or waits for them; "
             f"{100 * hidden:.0f} % of its communication is hidden behind computation.",
-            advice=f"Compare the ranks first (perfwatch analyze with the traces of all of them): one may be late. Else "
-            f"{advice[0].lower()}{advice[1:]}."
-            if late
-            else f"{advice}.",
+            advice=f"{_COMPARE}{advice[0].lower()}{advice[1:]}" if late else advice,
             where=Where(op=kernel),
             evidence={
                 "communication_share": device.communication_share,
@@ -78,3 +75,13 @@ class ExposedCommunication(Rule):
                 "device": device.index,
             },
         )
+
+
+_COMPARE = "Compare the ranks first (perfwatch analyze with the traces of all of them), since one may be late; else "
+_REDUCE = (
+    "Exchange less often or in larger pieces: accumulate_grad_batches=2, DDPStrategy(bucket_cap_mb=100, "
+    "gradient_as_bucket_view=True), or gradients in bf16 by ddp_comm_hook."
+)
+_OTHERS = (
+    "Start the exchange early and compute meanwhile (async_op=True, a stream of its own), or send fewer, larger pieces."
+)

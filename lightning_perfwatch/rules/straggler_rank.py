@@ -84,7 +84,7 @@ class StragglerRank(Rule):
             severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
             share=share,
             summary=f"Rank {slowest.rank}{host} needs {skew_s * 1e3:.0f} ms more of its own in each {step_s * 1e3:.0f} ms "
-            f"step than the other {len(others)} ({100 * share:.0f} %), and they wait for it: "
+            f"step than the others ({100 * share:.0f} %), and they wait for it: "
             + (f"{_SPOKEN.get(part, part)}." if known else "no single part of the step explains that."),
             advice=_FIXES.get(part, _ANY_FIX) if known else _ANY_FIX,
             where=Where(rank=slowest.rank),

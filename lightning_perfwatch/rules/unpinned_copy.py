@@ -49,7 +49,7 @@ class UnpinnedCopy(Rule):
         """At most one finding."""
         if evidence.trace is not None and len(evidence.trace.copies):
             costs = [cost for cost in copy_costs(evidence.trace) if cost.pageable]
-            worst = max(costs, key=lambda cost: cost.hideable_share, default=None)
+            worst = max(costs, key=lambda cost: (cost.hideable_share, cost.direction == "HtoD"), default=None)
             if worst is not None and worst.hideable_share >= self.warning_share:
                 yield self._of_trace(worst)
         elif evidence.trace is None:

@@ -22,11 +22,11 @@ class WorkerRestart(Rule):
     has to load the first batch; training waits for that at the start of each epoch.
 
     How it is measured: the time from the epoch's start until its first batch is there, in every epoch but the first,
-    less the wait of a steady step. Its share is of the wall clock of training and of these starts.
+    less the wait of a steady step, over the wall clock of the fit without PerfWatch's own profiling.
 
     Fix: ``persistent_workers=True`` in the training ``DataLoader``.
 
-    Silent when: the starts take under 5 % of that time (long epochs), the loader has no workers or keeps them, or there
+    Silent when: the starts take under 5 % of the run (long epochs), the loader has no workers or keeps them, or there
     was one epoch only, whose start can't be avoided.
     """
 
@@ -39,12 +39,12 @@ class WorkerRestart(Rule):
         """At most one finding."""
         assert evidence.loader is not None and evidence.epoch_starts is not None and evidence.wall_s is not None
         loader, starts = evidence.loader, evidence.epoch_starts
-        if not loader.num_workers or loader.persistent_workers or len(starts) < 2:
+        later = [start.iterator_s + start.first_wait_s for start in starts if start.epoch > 0]
+        if not loader.num_workers or loader.persistent_workers or not later:
             return
         steady_s = 0.0 if evidence.steps is None else evidence.steps.host_phase_s("data_wait")
-        later = [start.iterator_s + start.first_wait_s for start in starts[1:]]  # the first one can't be avoided
         lost_s = max(0.0, sum(later) - len(later) * steady_s)
-        wall_s = evidence.wall_s.get("training", 0.0) + evidence.wall_s.get("epoch_start", 0.0)
+        wall_s = sum(spent_s for part, spent_s in evidence.wall_s.items() if part != "capture")
         share = min(1.0, lost_s / wall_s) if wall_s > 0 else 0.0
         if share >= self.warning_share:
             yield self._finding(loader, lost_s / len(later), len(starts), wall_s, share)
@@ -57,7 +57,7 @@ class WorkerRestart(Rule):
             share=share,
             share_of="run",
             summary=f"Starting {workers} anew in each epoch takes {each_s:.2f} s an epoch, {100 * share:.0f} % of the "
-            "training time.",
+            "run.",
             advice="Set persistent_workers=True in the training DataLoader, so that its workers live on.",
             evidence={"epoch_start_s": each_s, "num_epochs": num_epochs, "wall_s": wall_s},
         )

@@ -5,6 +5,7 @@ Nothing here knows torch, rules or reports; a trace of any origin is only number
 
 from lightning_perfwatch.trace.breakdown import Breakdown, DeviceBreakdown, breakdown, longest_communication
 from lightning_perfwatch.trace.copying import CopyCost, copy_costs
+from lightning_perfwatch.trace.filling import filled_share
 from lightning_perfwatch.trace.host_breakdown import HostBreakdown, host_breakdown
 from lightning_perfwatch.trace.idle import stalls
 from lightning_perfwatch.trace.launches import Launches, launches_in_steps
@@ -39,6 +40,7 @@ __all__ = [
     "code_place",
     "copy_costs",
     "device_steps",
+    "filled_share",
     "host_breakdown",
     "host_loops",
     "host_steps",
