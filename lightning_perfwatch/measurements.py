@@ -157,12 +157,26 @@ class SyncSite:
 
 
 @dataclass(frozen=True)
+class CallSite:
+    """A line of the user's code and how many calls of torch it leads to in a step (without the backward pass)."""
+
+    file: str
+    line: int
+    function: str
+    calls_per_step: float
+
+
+@dataclass(frozen=True)
 class SyncSites:
-    """All call sites seen while ``num_steps`` steps were audited; ``complete`` is False where some can't be seen."""
+    """All call sites seen while ``num_steps`` steps were audited; ``complete`` is False where some can't be seen.
+
+    ``busiest`` are the user's lines with the most calls of torch of any kind, in order; empty where they can't be seen.
+    """
 
     num_steps: int
     sites: tuple[SyncSite, ...] = ()
     complete: bool = True
+    busiest: tuple[CallSite, ...] = ()
 
 
 @dataclass(frozen=True)

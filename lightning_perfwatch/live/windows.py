@@ -74,6 +74,7 @@ class Windows:
 
     def fetch_begins(self) -> None:
         """A training step begins with the request for its batch."""
+        self._audit.end_step()  # what callbacks and Lightning's logging did after the batch belongs to the last step
         if self._auditing:
             self._load_watch.begin()
         elif self._capture is not None:
@@ -88,6 +89,7 @@ class Windows:
 
     def step_started(self) -> None:
         """The Trainer's hook before a step; the loader may not have been asked, since the step does so itself."""
+        self._audit.end_step()
         if self._auditing:
             self._audit.begin_step()
         elif self._capture is not None:
@@ -95,8 +97,6 @@ class Windows:
 
     def step_ended(self, step: int) -> Window | None:
         """The step number ``step`` is complete; the window that closes with it, if one does."""
-        if self._auditing:
-            self._audit.end_step()
         closed = None
         if self._capture is not None and self._capture.gave_way:
             self.switch_off("tracing is off: another profiler was started in a step, and it has that step to itself")
@@ -117,7 +117,7 @@ class Windows:
                     self._prepare(self._capture, step, self._schedule.window(step))
             except CaptureError as error:
                 self.switch_off(f"tracing is off: {error}")
-        busy = self._auditing or (self._capture is not None and self._capture.is_recording)
+        busy = self._auditing or self._audit.is_open or (self._capture is not None and self._capture.is_recording)
         self._timer.fetch_observer = self if busy else None
 
     def _prepare(self, capture: Capture, step: int, window: range) -> None:
@@ -138,6 +138,7 @@ class Windows:
 
         A batch of validation is taken for half a step, since it has no backward pass.
         """
+        self._audit.end_step()
         capture = self._capture
         if capture is None or not capture.is_recording or capture.fits(num_batches / 2):
             return None

@@ -51,15 +51,13 @@ class HostSync(Rule):
 
     def skip_reason(self, evidence: Evidence) -> str | None:
         """A run needs its audit; a trace alone a device, whose idle time tells what waiting costs."""
-        reason = super().skip_reason(evidence)
-        if reason is not None:
-            return reason
         if evidence.run is not None:
             missing = next((name for name in ("syncs", "steps") if getattr(evidence, name) is None), None)
             return None if missing is None else evidence.why_missing(missing)
-        if _exposed_share(evidence) is None:
-            return "the trace shows no device and its host's calls, so nothing tells what waiting costs"
-        return None
+        reason = super().skip_reason(evidence)
+        if reason is None and _exposed_share(evidence) is None:
+            return "without a device and its host's calls in the trace nothing tells what waiting costs"
+        return reason
 
     def check(self, evidence: Evidence) -> Iterable[Finding]:
         """One finding for each line, the most expensive ones."""

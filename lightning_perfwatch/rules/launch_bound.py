@@ -114,9 +114,7 @@ class LaunchBound(Rule):
             f"them takes {100 * share:.0f} % of the step.",
             advice="Replace the loop by one operation over the whole tensor (a batched matmul, cumsum, unfold, vmap or "
             "torch.nn.LSTM instead of its cell), or compile the function it is in with torch.compile.",
-            where=Where(op=loops.pattern[0])
-            if loops.place is None
-            else Where(file=loops.place.file, line=loops.place.line, op=f"{loops.place.function}()"),
+            where=self._place(evidence, loops),
             evidence={
                 "operators_per_step": loops.num_operators_per_step,
                 "rounds": loops.num_rounds,
@@ -125,6 +123,16 @@ class LaunchBound(Rule):
                 "loop_share": loops.time_share,
             },
         )
+
+
+    def _place(self, evidence: Evidence, loops: Loops) -> Where:
+        """By the stacks of the trace, else the user's line that made most calls in the audited steps."""
+        if loops.place is not None:
+            return Where(file=loops.place.file, line=loops.place.line, op=f"{loops.place.function}()")
+        busiest = next(iter(evidence.syncs.busiest), None) if evidence.syncs is not None else None
+        if busiest is None or busiest.calls_per_step < self.min_rounds:
+            return Where(op=loops.pattern[0])
+        return Where(file=busiest.file, line=busiest.line, op=f"{busiest.function}()")
 
 
 def _without_profiler(evidence: Evidence, share: float) -> float:

@@ -44,13 +44,13 @@ class SlowHook(Rule):
 
     def skip_reason(self, evidence: Evidence) -> str | None:
         """As for all rules, and on a GPU without a trace of it."""
-        reason = super().skip_reason(evidence)
-        if reason is None and evidence.run is None:
-            known = _stall_share(evidence) is not None
-            return None if known else "the trace shows no device and its host's calls, so nothing tells what stalls cost"
-        if reason is None:
-            missing = next((name for name in ("hooks", "steps") if getattr(evidence, name) is None), None)
-            reason = None if missing is None else evidence.why_missing(missing)
+        if evidence.run is None:
+            reason = super().skip_reason(evidence)
+            if reason is None and _stall_share(evidence) is None:
+                return "without a device and its host's calls in the trace nothing tells what stalls cost"
+            return reason
+        missing = next((name for name in ("hooks", "steps") if getattr(evidence, name) is None), None)
+        reason = None if missing is None else evidence.why_missing(missing)
         if reason is None and evidence.steps is not None and evidence.steps.num_steps < self.min_steps:
             return f"{evidence.steps.num_steps} steady steps are too few, {self.min_steps} are needed"
         on_device = evidence.run is not None and evidence.run.device_is_asynchronous

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_perfwatch.trace.columns import Bools, DeviceSpans, Spans
+from lightning_perfwatch.trace.columns import DeviceSpans
 from lightning_perfwatch.trace.operators import kernels_in_steps
+from lightning_perfwatch.trace.optimizer import inside, optimizer_intervals
 from lightning_perfwatch.trace.places import CodePlace, code_place
 from lightning_perfwatch.trace.trace import Trace
 
@@ -46,17 +47,9 @@ def launches_in_steps(trace: Trace) -> Launches | None:
         module_share=module_share,
         operator=operator,
         operator_share=operator_share,
-        optimizer_share=float(inside_optimizer(trace, runtime).mean()),
+        optimizer_share=float(inside(optimizer_intervals(trace), runtime).mean()),
         place=code_place(trace, runtime),
     )
-
-
-def inside_optimizer(trace: Trace, spans: Spans) -> Bools:
-    """Mask of the host events that begin inside an optimizer's `step` or `zero_grad`, on whatever thread."""
-    steps = trace.annotations.take(trace.named(trace.annotations, ("Optimizer.step#", "Optimizer.zero_grad#")))
-    begun = np.searchsorted(np.sort(steps.start_us), spans.start_us, side="right")
-    ended = np.searchsorted(np.sort(steps.end_us), spans.start_us, side="right")
-    return np.asarray(begun > ended, np.bool_)
 
 
 def _module_classes(trace: Trace, kernels: DeviceSpans) -> list[str]:

@@ -1,12 +1,12 @@
 """Python loops over operators: the same few operators again and again on the host. Knows no rule."""
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from lightning_perfwatch.trace.columns import Bools, Ints, Operators
-from lightning_perfwatch.trace.intervals import covered_before, union
-from lightning_perfwatch.trace.launches import inside_optimizer
+from lightning_perfwatch.trace.optimizer import inside, optimizer_intervals
 from lightning_perfwatch.trace.places import CodePlace, code_place
 from lightning_perfwatch.trace.trace import Trace
 
@@ -15,6 +15,8 @@ LONGEST_PATTERN = 64
 # What an operator costs the host beside its arithmetic: its call from Python, its dispatch, its output, its node of
 # the backward pass. Measured on a CPU with the profiler on: 5 to 15 us from Python, with backward 10 to 25.
 _OVERHEAD_US = 20.0
+# The backward pass of cutting one piece out of a tensor makes a tensor of zeros as large as the whole, for each piece.
+_CUT_OUT = re.compile(r"(?:Select|Slice|Narrow|Index|Gather|AsStrided|Unfold)\w*Backward")
 # Between two operators of a loop lies some Python; what lies there for longer is something else.
 _LONGEST_GAP_US = 500.0
 _MOST_ROWS = 200_000
@@ -24,8 +26,8 @@ _MOST_ROWS = 200_000
 class Loops:
     """The loops in the complete steps, forward and backward together.
 
-    `overhead_share` is the part of the steps that goes into calling the loops' operators and into the Python between
-    them, `time_share` all of the loops' time. `num_rounds` and `pattern` are those of the most expensive loop, per step.
+    `overhead_share` is the part of the steps that goes into calling the loops' operators, into the Python between
+    them, and into putting gradients of single pieces together, `time_share` all of the loops' time. `num_rounds` and `pattern` are those of the most expensive loop, per step.
     """
 
     overhead_share: float
@@ -59,7 +61,9 @@ def host_loops(trace: Trace, min_rounds: int = 32) -> Loops | None:
     gap_us = np.diff(ops.start_us, append=ops.end_us[-1]) - ops.dur_us
     follows = looped & np.append(loop[1:] == loop[:-1], False) & (gap_us < _LONGEST_GAP_US)
     gap_us = np.where(follows, np.maximum(gap_us, 0.0), 0.0)
-    overhead_us = np.where(looped, np.minimum(ops.dur_us, _OVERHEAD_US), 0.0) + gap_us
+    cut_out = trace.matching(ops, lambda name: _CUT_OUT.search(name) is not None)
+    called_us = np.where(cut_out, ops.dur_us, np.minimum(ops.dur_us, _OVERHEAD_US))
+    overhead_us = np.where(looped, called_us, 0.0) + gap_us
     rows = loop == int(np.argmax(np.bincount(loop[looped], overhead_us[looped])))
     first = int(np.flatnonzero(rows)[0])
     size = int(period[first])
@@ -78,10 +82,7 @@ def host_loops(trace: Trace, min_rounds: int = 32) -> Loops | None:
 def _outermost(trace: Trace) -> Operators:
     """The operators of the steps' thread that lie in no other, without the optimizer's and the data loader's."""
     ops = trace.ops.take(np.isin(trace.ops.tid, trace.steps.tid) & (trace.steps.index_of(trace.ops.start_us) >= 0))
-    ops = ops.take(~inside_optimizer(trace, ops))
-    waits = union(trace.dataloader.intervals)
-    loading = covered_before(waits, ops.start_us + 1e-3) > covered_before(waits, ops.start_us)
-    ops = ops.take(~loading)
+    ops = ops.take(~inside(np.concatenate((optimizer_intervals(trace), trace.dataloader.intervals)), ops))
     ended = np.maximum.accumulate(np.append(-np.inf, ops.end_us))[:-1]
     return ops.take(np.flatnonzero(ops.start_us >= ended)[:_MOST_ROWS])
 
