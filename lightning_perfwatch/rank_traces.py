@@ -121,7 +121,6 @@ class RankTraces:
             self._idle.put(reader)
 
 
-
 def _in_order(traces: Sequence[BareTrace]) -> list[tuple[RankSummary, BareTrace]]:
     """The traces by rank; workers that name none get the numbers that are free, in the order of their names."""
     named = {trace.rank for trace in traces}

@@ -161,7 +161,8 @@ class TestSymptoms:
 class TestSharesOfOneStep:
     def test_they_never_add_up_to_more_than_the_step(self) -> None:
         found = settled(finding(rule="a", share=0.7), finding(rule="b", share=0.6), finding(rule="c", share=0.5))
-        assert [(rule, pytest.approx(share)) for rule, share, _ in found] == [("a", 0.7), ("b", 0.3), ("c", 0.0)]
+        assert [rule for rule, *_ in found] == ["a", "b", "c"]
+        assert [share for _, share, _ in found] == pytest.approx([0.7, 0.3, 0.0])
 
     def test_what_is_left_of_a_finding_keeps_its_severity_only_if_it_is_worth_it(self) -> None:
         found = settled(finding(rule="a", share=0.98), finding(rule="b", share=0.6))

@@ -35,8 +35,8 @@ class DataloaderStarvation(Rule):
     Fix: set ``num_workers`` to the value given; ``pin_memory=True`` where the copy to a GPU is slow; else make loading
     cheaper at the place named. The start of workers at each epoch is another rule's (``worker-restart``).
 
-    Silent when: the wait is under 5 % of the step or under ``min_wait_ms`` per batch. A worker needs about 1 ms to hand over
-    its batch (1.1 ms measured on two CPU cores for 16 x 128 tokens), so shorter waits can't be hidden behind one.
+    Silent when: the wait is under 5 % of the step or under ``min_wait_ms`` per batch. A worker needs about 1 ms to
+    hand over its batch (1.1 ms measured on two CPU cores for 16 x 128 tokens), so shorter waits can't be hidden.
     """
 
     warning_share: float = 0.05
@@ -45,6 +45,8 @@ class DataloaderStarvation(Rule):
     min_steps: int = 3
 
     needs_any: ClassVar[tuple[str, ...]] = ("steps", "trace")
+    # Not only the first batch of an epoch waits for workers that start: each of them brings its first one late.
+    symptom_of: ClassVar[tuple[str, ...]] = ("worker-restart",)
 
     def skip_reason(self, evidence: Evidence) -> str | None:
         """As for all rules, when there are too few steps, and for a trace without the loader's calls."""
@@ -99,7 +101,6 @@ class DataloaderStarvation(Rule):
             evidence=numbers,
         )
 
-
     def _of_trace(self, wait: _TraceWait) -> Finding:
         most = f"The GPU idles for {100 * wait.share:.0f} % of the time" if wait.on_device else "Training waits"
         spent = "" if wait.on_device else f" for {100 * wait.share:.0f} % of the time"
@@ -112,9 +113,10 @@ class DataloaderStarvation(Rule):
             rule=self.id(),
             severity=self._severity(wait.share),
             share=wait.share,
-            summary=f"{most} while the loop waits for its data{spent}, {wait.fetch_s * 1e3:.1f} ms for each batch: {cause}.",
-            advice=f"Set num_workers={wait.needed_workers} in the training DataLoader, with persistent_workers=True and "
-            "pin_memory=True: that hides the loading behind the step."
+            summary=f"{most} while the loop waits for its data{spent}, {wait.fetch_s * 1e3:.1f} ms for each batch: "
+            f"{cause}.",
+            advice=f"Set num_workers={wait.needed_workers} in the training DataLoader, with persistent_workers=True "
+            "and pin_memory=True: that hides the loading behind the step."
             if wait.num_workers == 0
             else "Raise num_workers up to the number of CPUs, or make loading cheaper.",
             where=Where(op=wait.name),

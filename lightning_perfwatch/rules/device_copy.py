@@ -51,7 +51,8 @@ class DeviceCopy(Rule):
             rule=self.id(),
             severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
             share=share,
-            summary=f"For {100 * share:.0f} % of the time the device only copies {_WAYS.get(cost.direction, 'memory')}, "
+            summary=f"For {100 * share:.0f} % of the time the device only copies "
+            f"{_WAYS.get(cost.direction, 'memory')}, "
             f"{cost.per_step:.3g} times per step and {cost.bytes_per_copy / 1e6:.1f} MB at a time.",
             advice=_FIXES.get(cost.direction, "Copy less: keep on the device what is used again."),
             evidence={

@@ -65,8 +65,8 @@ class ExposedCommunication(Rule):
             rule=self.id(),
             severity=Severity.CRITICAL if late else Severity.WARNING,
             share=share,
-            summary=f"For {100 * share:.0f} % of the time the device only exchanges data with others or waits for them; "
-            f"{100 * hidden:.0f} % of its communication is hidden behind computation.",
+            summary=f"For {100 * share:.0f} % of the time the device only exchanges data with others or waits for "
+            f"them; {100 * hidden:.0f} % of its communication is hidden behind computation.",
             advice=f"{_COMPARE}{advice[0].lower()}{advice[1:]}" if late else advice,
             where=Where(op=kernel),
             evidence={

@@ -94,8 +94,8 @@ class HostSync(Rule):
             share=share,
             summary=f"The host waits for the GPU {waits.per_step:,.3g} times per step, mostly in "
             f"{waits.operator or waits.call}: the GPU idles for {100 * share:.0f} % of the time because of it.",
-            advice="Keep values on the GPU: no .item(), .cpu(), if tensor:, print(tensor) or boolean masks in the step; "
-            "read what you need every 50 steps.",
+            advice="Keep values on the GPU: no .item(), .cpu(), if tensor:, print(tensor) or boolean masks in the "
+            "step; read what you need every 50 steps.",
             where=Where(op=waits.operator or waits.call)
             if code is None
             else Where(file=code.file, line=code.line, op=waits.operator or waits.call),

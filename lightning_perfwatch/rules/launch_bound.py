@@ -124,7 +124,6 @@ class LaunchBound(Rule):
             },
         )
 
-
     def _place(self, evidence: Evidence, loops: Loops) -> Where:
         """By the stacks of the trace, else the user's line that made most calls in the audited steps."""
         if loops.place is not None:

@@ -45,9 +45,7 @@ class LoggingSync(Rule):
         sites = [
             site
             for site in evidence.syncs.sites
-            if site.owner == "lightning"
-            and site.in_every_step
-            and not (asynchronous and site.device_type == "cpu")
+            if site.owner == "lightning" and site.in_every_step and not (asynchronous and site.device_type == "cpu")
         ]
         if sites:
             yield self._finding(sites, evidence, asynchronous=asynchronous)
@@ -67,14 +65,15 @@ class LoggingSync(Rule):
         else:
             share = min(1.0, spent_s / evidence.steps.mean_step_s) if evidence.steps.mean_step_s > 0 else 0.0
             cost = (
-                f"on this CPU that takes {spent_s * 1e6:.0f} µs of a step ({100 * share:.1f} %), since nothing has to be "
-                "waited for; on a GPU it would stall the training each time"
+                f"on this CPU that takes {spent_s * 1e6:.0f} µs of a step ({100 * share:.1f} %), since nothing has to "
+                "be waited for; on a GPU it would stall the training each time"
             )
         return Finding(
             rule=self.id(),
             severity=severity,
             share=share,
-            summary=f"Lightning's logging reads values from the device {calls:.3g} times per step ({worst.call}): {cost}.",
+            summary=f"Lightning's logging reads values from the device {calls:.3g} times per step ({worst.call}): "
+            f"{cost}.",
             advice="Log without prog_bar=True, or draw the bar less often, "
             "Trainer(callbacks=[TQDMProgressBar(refresh_rate=50)]), and set log_every_n_steps=50.",
             where=Where(file=worst.file, line=worst.line, op=worst.code),

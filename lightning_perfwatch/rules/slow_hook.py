@@ -51,9 +51,9 @@ class SlowHook(Rule):
             return reason
         missing = next((name for name in ("hooks", "steps") if getattr(evidence, name) is None), None)
         reason = None if missing is None else evidence.why_missing(missing)
-        if reason is None and evidence.steps is not None and evidence.steps.num_steps < self.min_steps:
+        if reason is None and evidence.steps and evidence.steps.num_steps < self.min_steps:
             return f"{evidence.steps.num_steps} steady steps are too few, {self.min_steps} are needed"
-        on_device = evidence.run is not None and evidence.run.device_is_asynchronous
+        on_device = evidence.run.device_is_asynchronous
         if reason is None and on_device and _idle_share(evidence) is None:
             return "a hook's time on the host costs only what the device idles, and no trace tells that"
         return reason

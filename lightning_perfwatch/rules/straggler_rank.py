@@ -50,7 +50,9 @@ class StragglerRank(Rule):
         if len(ranks) < 2:
             return "fewer than two ranks tell what they spend a step on"
         fewest = min(rank.num_steps or 0 for rank in ranks)
-        return None if fewest >= self.min_steps else f"{fewest} steps of a rank are too few, {self.min_steps} are needed"
+        return (
+            None if fewest >= self.min_steps else f"{fewest} steps of a rank are too few, {self.min_steps} are needed"
+        )
 
     def check(self, evidence: Evidence) -> Iterable[Finding]:
         """At most one finding, for the slowest rank."""
@@ -60,7 +62,7 @@ class StragglerRank(Rule):
             return
         # Waiting for one's data is waiting for no other rank; a forward pass may be that (buffers are broadcast in it).
         for parts in (("data_wait", "transfer"), None):
-            slowest = max(ranks, key=lambda rank: _own_s(rank, parts))  # noqa: B023 - used at once
+            slowest = max(ranks, key=lambda rank: _own_s(rank, parts))
             others = [rank for rank in ranks if rank is not slowest]
             skew_s = _own_s(slowest, parts) - median(_own_s(rank, parts) for rank in others)
             waits_s = median(rank.waiting_s or 0.0 for rank in others) - (slowest.waiting_s or 0.0)
@@ -83,8 +85,8 @@ class StragglerRank(Rule):
             rule=self.id(),
             severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
             share=share,
-            summary=f"Rank {slowest.rank}{host} needs {skew_s * 1e3:.0f} ms more of its own in each {step_s * 1e3:.0f} ms "
-            f"step than the others ({100 * share:.0f} %), and they wait for it: "
+            summary=f"Rank {slowest.rank}{host} needs {skew_s * 1e3:.0f} ms more of its own in each "
+            f"{step_s * 1e3:.0f} ms step than the others ({100 * share:.0f} %), and they wait for it: "
             + (f"{_SPOKEN.get(part, part)}." if known else "no single part of the step explains that."),
             advice=_FIXES.get(part, _ANY_FIX) if known else _ANY_FIX,
             where=Where(rank=slowest.rank),

@@ -66,8 +66,8 @@ class UnderfilledDevice(Rule):
             rule=self.id(),
             severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
             share=share,
-            summary=f"The GPU is busy for {100 * device.busy_share:.0f} % of the time, but its kernels give work to only "
-            f"{100 * filled:.0f} % of its multiprocessors.",
+            summary=f"The GPU is busy for {100 * device.busy_share:.0f} % of the time, but its kernels give work to "
+            f"only {100 * filled:.0f} % of its multiprocessors.",
             advice=f"{advice}, as far as memory allows: the larger batch takes hardly longer.",
             where=Where(),
             evidence={"filled_share": filled, "busy_share": device.busy_share, "batch_size": size},

@@ -82,7 +82,13 @@ class UnpinnedCopy(Rule):
 
     def _of_steps(self, evidence: Evidence) -> Iterable[Finding]:
         steps, loader, run = evidence.steps, evidence.loader, evidence.run
-        if steps is None or loader is None or run is None or run.device_type != "cuda" or loader.pin_memory is not False:
+        if (
+            steps is None
+            or loader is None
+            or run is None
+            or run.device_type != "cuda"
+            or loader.pin_memory is not False
+        ):
             return
         share = min(1.0, steps.share("transfer")) if steps.device_s is not None else 0.0
         if share >= self.warning_share:

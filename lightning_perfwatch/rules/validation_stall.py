@@ -76,7 +76,7 @@ class ValidationStall(Rule):
 
 def _round_up(value: float) -> int:
     """To two digits: 1234 is 1300."""
-    scale = 10 ** max(0, math.floor(math.log10(max(value, 1.0))) - 1)
+    scale: int = 10 ** max(0, math.floor(math.log10(max(value, 1.0))) - 1)
     return math.ceil(value / scale) * scale
 
 

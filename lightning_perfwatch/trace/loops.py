@@ -27,7 +27,8 @@ class Loops:
     """The loops in the complete steps, forward and backward together.
 
     `overhead_share` is the part of the steps that goes into calling the loops' operators, into the Python between
-    them, and into putting gradients of single pieces together, `time_share` all of the loops' time. `num_rounds` and `pattern` are those of the most expensive loop, per step.
+    them, and into putting gradients of single pieces together; `time_share` is all of the loops' time. `num_rounds`
+    and `pattern` are those of the most expensive loop, per step.
     """
 
     overhead_share: float

@@ -31,7 +31,7 @@ class Line(LightningModule):
 
 def pauses_of(directory: Path, callbacks: tuple[Any, ...] = (), **settings: Any) -> Pauses:
     watch = perfwatch(dir=directory / "perfwatch", quiet=True)
-    data = DataLoader(torch.ones(12, 2), batch_size=1)  # type: ignore[arg-type]
+    data: DataLoader[torch.Tensor] = DataLoader(torch.ones(12, 2), batch_size=1)  # type: ignore[arg-type]
     options = {"enable_checkpointing": bool(callbacks), "max_epochs": 1, "num_sanity_val_steps": 1, **settings}
     trainer = Trainer(
         accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,

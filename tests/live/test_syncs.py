@@ -1,8 +1,8 @@
 # ruff: noqa: PLW0108, T201 - each lambda marks the line of its call, and printing is one of the cases
 from __future__ import annotations
 
-from dataclasses import replace
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from lightning_perfwatch.diagnosis import diagnose
 from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
 from lightning_perfwatch.finding import Finding, Severity
 from lightning_perfwatch.rules.dataloader_starvation import DataloaderStarvation
-from tests.rules.factories import evidence, loader, on_gpu, probe, run_info, step_times
+from tests.rules.factories import epoch_starts, evidence, loader, on_gpu, probe, run_info, step_times
 from tests.trace.factories import Json, annotation, call, kernel, op, step, trace
 
 
@@ -117,6 +118,16 @@ def test_on_a_gpu_the_device_clock_counts() -> None:
     assert busy.device_s is not None
     hidden = type(busy)(host_waits.host_s, busy.device_s)  # the host waits, but the device still has work
     assert check(evidence(steps=hidden, run=on_gpu())) == []
+
+
+def test_short_epochs_that_start_workers_anew_are_the_cause() -> None:
+    restarting = evidence(
+        steps=step_times(data_wait=20.0),
+        loader=loader(num_workers=4),
+        epoch_starts=epoch_starts(0.5, 0.5, 0.5),
+        wall_s={"training": 4.0, "epoch_start": 1.5},
+    )
+    assert [finding.rule for finding in diagnose(restarting).findings] == ["worker-restart"]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,8 @@ def test_fires_from_five_percent_on(length: float, fires: bool) -> None:
 
 def test_says_how_much_is_hidden_and_what_to_exchange_less() -> None:
     (finding,) = check(exchanging(10))
-    assert (finding.severity, finding.share) == (Severity.WARNING, pytest.approx(0.1))
+    assert finding.severity is Severity.WARNING
+    assert finding.share == pytest.approx(0.1)
     assert "50 % of its communication is hidden" in finding.summary
     assert finding.where.op == "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
     assert "accumulate_grad_batches=2" in finding.advice

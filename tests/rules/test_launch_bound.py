@@ -40,7 +40,9 @@ class TestOnADevice:
         (finding,) = check(bare(launching(10)))
         assert finding.severity is Severity.CRITICAL
         assert finding.share == pytest.approx(0.9, abs=0.02)
-        assert "idles for 90 % of the time because the host launches its 20 kernels per step of 10 µs" in finding.summary
+        assert (
+            "idles for 90 % of the time because the host launches its 20 kernels per step of 10 µs" in finding.summary
+        )
         assert "100 % of them by aten::mm" in finding.summary
         assert finding.where.op == "aten::mm"
         assert "torch.compile(model, mode='reduce-overhead')" in finding.advice

@@ -75,7 +75,10 @@ class TestInABareTrace:
             begin = 10_000.0 * number
             work_us = 10_000 - stall_us
             events += [step(number, begin, 10_000), call(begin + stall_us, 10, correlation=number + 1)]
-            events += [op(begin + stall_us, work_us), kernel(begin + stall_us + 10, work_us - 10, correlation=number + 1)]
+            events += [
+                op(begin + stall_us, work_us),
+                kernel(begin + stall_us + 10, work_us - 10, correlation=number + 1),
+            ]
         return Evidence(trace=trace(*events, *more), missing=TRACE_ALONE)
 
     def test_a_host_that_is_busy_elsewhere_is_found_with_the_label_around_it(self) -> None:

@@ -31,7 +31,9 @@ def test_skipped_with_one_rank_with_ranks_that_tell_nothing_and_with_few_steps()
     rule = StragglerRank()
     assert rule.skip_reason(Evidence()) == "one process tells nothing of the others"
     assert "fewer than two" in str(rule.skip_reason(evidence(ranks=(rank_summary(0),))))
-    assert "fewer than two" in str(rule.skip_reason(evidence(ranks=(rank_summary(0), replace(rank_summary(1), own_s=None)))))
+    assert "fewer than two" in str(
+        rule.skip_reason(evidence(ranks=(rank_summary(0), replace(rank_summary(1), own_s=None))))
+    )
     few = replace(rank_summary(1), num_steps=2)
     assert "2 steps of a rank are too few" in str(rule.skip_reason(evidence(ranks=(rank_summary(0), few))))
 
@@ -45,7 +47,8 @@ def test_fires_from_ten_percent_on(excess_s: float, fires: bool) -> None:
 def test_names_the_rank_and_the_part_that_differs(others: int) -> None:
     (finding,) = check(*late(0.03, others=others))
     assert finding.where.rank == min(2, others)
-    assert (finding.severity, finding.share) == (Severity.CRITICAL, pytest.approx(0.3))
+    assert finding.severity is Severity.CRITICAL
+    assert finding.share == pytest.approx(0.3)
     assert "needs 30 ms more of its own in each 100 ms step than the others (30 %)" in finding.summary
     assert "it waits longer for its data" in finding.summary
     assert "num_workers" in finding.advice

@@ -50,7 +50,10 @@ def test_libraries_are_nobodys_place(name: str) -> None:
 
 def test_a_time_has_the_innermost_label_around_it() -> None:
     recorded = trace(
-        step(1, 0, 100), annotation("outer", 10, 80), annotation("inner", 20, 40), annotation("elsewhere", 20, 40, tid=7)
+        step(1, 0, 100),
+        annotation("outer", 10, 80),
+        annotation("inner", 20, 40),
+        annotation("elsewhere", 20, 40, tid=7),
     )
     assert annotation_at(recorded, np.empty(0)) is None
     assert annotation_at(recorded, np.array([30.0])) == "inner"

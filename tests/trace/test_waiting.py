@@ -17,7 +17,7 @@ def test_the_operator_the_call_and_the_line_that_wait() -> None:
     )  # fmt: skip
     found = waits_in_steps(recorded)
     assert found is not None
-    assert (found.per_step, found.steps_share) == (pytest.approx(2 / 3), pytest.approx(2 / 3))
+    assert [found.per_step, found.steps_share] == pytest.approx([2 / 3, 2 / 3])
     assert found.host_share == pytest.approx(25 / 300)
     assert found.operator == "aten::_local_scalar_dense"
     assert found.call == "cudaStreamSynchronize"
