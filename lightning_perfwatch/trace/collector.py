@@ -194,7 +194,8 @@ def _arguments(events: list[Event], keys: tuple[str, ...]) -> dict[str, npt.NDAr
     for key in keys:
         values = list(map(attrgetter(key), args))
         if key in _FLOATS:
-            columns[key] = np.array([np.nan if value is None else value for value in values], np.float64)
+            sane = [np.nan if value is None or not abs(value) < 2**63 else value for value in values]
+            columns[key] = np.array(sane, np.float64)
             continue
         try:
             columns[key] = np.array(values, np.int64)
