@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lightning_perfwatch.diagnosis import diagnose
 from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
@@ -71,9 +72,28 @@ def _summary(path: Path, rank: int, parts: Breakdown | None) -> RankSummary:
         busy_share=_mean_over_devices(parts, "busy_share"),
         communication_share=_mean_over_devices(parts, "communication_share"),
         exposed_communication_share=_mean_over_devices(parts, "exposed_communication_share"),
+        **_spent(parts),
     )
 
 
+def _spent(parts: Breakdown | None) -> dict[str, Any]:
+    """What the rank's devices spend a step on, where the trace has both."""
+    if parts is None or not parts.num_steps or not parts.devices:
+        return {}
+
+    def per_step_s(name: str) -> float:
+        return (_mean_over_devices(parts, name) or 0.0) * parts.window_s / parts.num_steps
+
+    own_s = {
+        "data_wait": per_step_s("data_idle_share"),
+        "host_stall": per_step_s("stall_idle_share"),
+        "launch": per_step_s("launch_idle_share"),
+        "compute": per_step_s("busy_share") - per_step_s("exposed_communication_share"),
+    }
+    return {"num_steps": parts.num_steps, "own_s": own_s, "waiting_s": per_step_s("exposed_communication_share")}
+
+
 def _mean_over_devices(parts: Breakdown | None, name: str) -> float | None:
-    shares = [float(getattr(device, name)) for device in parts.devices] if parts else []
-    return sum(shares) / len(shares) if shares else None
+    shares = [getattr(device, name) for device in parts.devices] if parts else []
+    known = [float(share) for share in shares if share is not None]
+    return sum(known) / len(known) if known else None

@@ -1,15 +1,16 @@
 """Evidence in, ranked findings out: runs the rules and says which could not judge and why.
 
-Owns the order of findings and the guard around each rule. Never prints, logs or reads a clock.
+Owns the order of findings, what becomes of those that overlap, and the guard around each rule. Never prints, logs or
+reads a clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from lightning_perfwatch.evidence import Evidence
-from lightning_perfwatch.finding import Finding
+from lightning_perfwatch.finding import Finding, Severity
 from lightning_perfwatch.rules import Rule, all_rules
 
 _NOT_ASKED = "the settings leave it out"
@@ -46,7 +47,49 @@ def diagnose(evidence: Evidence, rules: Iterable[Rule] | None = None, ignore: It
                 skipped[rule.id()] = reason
         except Exception as error:  # noqa: BLE001 - a broken rule must not hide what the others found
             skipped[rule.id()] = f"the rule failed with {type(error).__name__}: {error}"
-    return Diagnosis(tuple(sorted(_distinct(findings), key=_weight)), skipped)
+    return Diagnosis(settle(findings, asked), skipped)
+
+
+def settle(findings: Iterable[Finding], rules: Iterable[Rule]) -> tuple[Finding, ...]:
+    """What stays of ``findings``, in order: each once, no symptom beside its cause, no second counted twice.
+
+    Shares are of the same step (or of the same wall clock), so they can't add up to more than all of it: where they
+    do, they overlap, and the less weighty finding has what the others leave.
+    """
+    causes = {rule.id(): rule.symptom_of for rule in rules}
+    ordered = sorted(_distinct(findings), key=_weight)
+    kept = [finding for finding in ordered if not _is_explained(finding, ordered, causes)]
+    return tuple(sorted(_counted_once(kept), key=_weight))
+
+
+_EXPLAINED = 0.5
+"""A symptom goes where its causes cost at least this part of it; what they leave of it is hardly worth a word."""
+_LEAST_LEFT = 0.05
+"""Of an overlapping finding: under this share it is no more than information, as everywhere."""
+
+
+def _is_explained(finding: Finding, findings: Iterable[Finding], causes: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether ``finding`` is only a symptom of others; information explains nothing that is worse than itself."""
+    explaining = [
+        other
+        for other in findings
+        if other.rule in causes.get(finding.rule, ()) and other.severity.rank >= min(finding.severity.rank, 1)
+    ]
+    if finding.share is None:
+        return bool(explaining)
+    return bool(explaining) and sum(other.share or 0.0 for other in explaining) >= _EXPLAINED * finding.share
+
+
+def _counted_once(findings: Iterable[Finding]) -> Iterable[Finding]:
+    left = {"step": 1.0, "run": 1.0}
+    for finding in findings:
+        share = finding.share
+        if share is not None and share > left[finding.share_of]:
+            share = left[finding.share_of]
+            severity = finding.severity if share >= _LEAST_LEFT else Severity.INFO
+            finding = replace(finding, share=share, severity=severity)  # noqa: PLW2901
+        left[finding.share_of] = max(0.0, left[finding.share_of] - (share or 0.0))
+        yield finding
 
 
 def _distinct(findings: Iterable[Finding]) -> list[Finding]:

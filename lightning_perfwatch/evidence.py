@@ -22,6 +22,7 @@ from lightning_perfwatch.measurements import (
     LoaderInfo,
     LoadProbe,
     Overhead,
+    Pauses,
     RankSummary,
     RunInfo,
     StepTimes,
@@ -58,9 +59,16 @@ class Evidence:
     wall_s: dict[str, float] | None = None
     gc: tuple[GcPauses, ...] | None = None
     compilations: tuple[Compilation, ...] | None = None
+    pauses: Pauses | None = None
     notes: tuple[str, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
     trace: Trace | None = None
+
+    def wall_share(self, name: str) -> float | None:
+        """Share (0..1) of the fit's wall clock without PerfWatch's own profiling; None where it is not measured."""
+        wall_s = self.wall_s or {}
+        total_s = sum(spent_s for part, spent_s in wall_s.items() if part != "capture")
+        return wall_s[name] / total_s if name in wall_s and total_s > 0 else None
 
     @cached_property
     def breakdown(self) -> Breakdown | None:
@@ -87,6 +95,7 @@ TRACE_ALONE = dict.fromkeys(
         "wall_s",
         "gc",
         "compilations",
+        "pauses",
     ),
     "a trace alone does not tell",
 )
@@ -98,10 +107,13 @@ _NOT_MEASURED = {
     "loader": "the training data loader's settings are not known",
     "syncs": "no step was audited for calls that wait for the device",
     "trace": "no trace was recorded",
-    "wall_s": "the wall clock of the fit is not known",
+    "wall_s": "the wall clock outside of steps was not measured",
     "gc": "no steady step was watched for garbage collections",
     "compilations": "what torch.compile compiled was not watched",
+    "pauses": "validations and checkpoints were not counted",
+    "epoch_starts": "the start of epochs was not measured",
     "run": "the run's settings are not known",
+    "ranks": "one process tells nothing of the others",
 }
 
 

@@ -54,9 +54,11 @@ class Finding:
         advice: one imperative sentence with the concrete value to set.
         where: the place in the user's code, as far as it is known.
         evidence: the raw numbers behind the sentence; JSON-safe, units as suffixes.
+        share_of: what ``share`` is a part of: the mean ``step``, or the wall clock of the ``run`` (validation,
+            checkpoints and starts of epochs lie in no step).
 
     Raises:
-        ValueError: ``share`` is outside 0..1.
+        ValueError: ``share`` is outside 0..1, or of something else.
     """
 
     rule: str
@@ -66,10 +68,13 @@ class Finding:
     advice: str
     where: Where = field(default_factory=Where)
     evidence: dict[str, Any] = field(default_factory=dict)
+    share_of: str = "step"
 
     def __post_init__(self) -> None:
         if self.share is not None and not 0.0 <= self.share <= 1.0:
             raise ValueError(f"Finding.share must lie in 0..1 or be None, got {self.share!r} from {self.rule}.")
+        if self.share_of not in ("step", "run"):
+            raise ValueError(f"Finding.share_of must be 'step' or 'run', got {self.share_of!r} from {self.rule}.")
 
     @property
     def gain(self) -> float | None:

@@ -20,7 +20,10 @@ PHASES = ("data_wait", "transfer", "forward", "backward", "optimizer", "callback
 
 @dataclass(frozen=True)
 class RunInfo:
-    """The circumstances of a run. ``num_cpus`` is what this process may use, not what the machine has."""
+    """The circumstances of a run. ``num_cpus`` is what this process may use, not what the machine has.
+
+    ``num_threads`` are those that one operator may use on the CPU.
+    """
 
     device_type: str
     device_name: str
@@ -38,6 +41,7 @@ class RunInfo:
     torch_version: str | None = None
     lightning_version: str | None = None
     python_version: str | None = None
+    num_threads: int | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class LoaderInfo:
 class LoadProbe:
     """One batch loaded in the training process, split into fetching samples and collating them.
 
+    ``cpu_s`` is what of both the thread was computing; the rest it waited for a disk, a network or a lock.
     ``collate_file``/``collate_line`` and ``dataset_file``/``dataset_line`` say where that code is defined.
     """
 
@@ -70,6 +75,7 @@ class LoadProbe:
     dataset_line: int | None = None
     collate_file: str | None = None
     collate_line: int | None = None
+    cpu_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -153,12 +159,26 @@ class SyncSite:
 
 
 @dataclass(frozen=True)
+class CallSite:
+    """A line of the user's code and how many calls of torch it leads to in a step (without the backward pass)."""
+
+    file: str
+    line: int
+    function: str
+    calls_per_step: float
+
+
+@dataclass(frozen=True)
 class SyncSites:
-    """All call sites seen while ``num_steps`` steps were audited; ``complete`` is False where some can't be seen."""
+    """All call sites seen while ``num_steps`` steps were audited; ``complete`` is False where some can't be seen.
+
+    ``busiest`` are the user's lines with the most calls of torch of any kind, in order; empty where they can't be seen.
+    """
 
     num_steps: int
     sites: tuple[SyncSite, ...] = ()
     complete: bool = True
+    busiest: tuple[CallSite, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -168,6 +188,20 @@ class EpochStart:
     epoch: int
     iterator_s: float
     first_wait_s: float
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """How often training stopped for something else, and how often it is set to.
+
+    ``val_check_interval`` counts training batches; None where validation comes once in some epochs only.
+    ``checkpoint_every_n_steps`` counts optimizer steps; None where checkpoints follow epochs or validation.
+    """
+
+    num_validations: int
+    num_checkpoints: int
+    val_check_interval: int | None = None
+    checkpoint_every_n_steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -224,6 +258,10 @@ class RankSummary:
     A trace alone gives ``trace`` (its file) and the fields below it; of a run that was watched they are None.
     Shares are of ``window_s``, those of device time are means over the trace's devices. ``samples`` and the tokens
     are what the rank trained on in this fit, ``intervals`` the spread of its rates by their names.
+
+    ``own_s`` are the seconds of a mean step by what this rank spends them on, without ``waiting_s``: the part in which
+    ranks wait for each other (the backward pass of a run that was watched, exposed communication in a trace).
+    ``num_steps`` is what these are means of.
     """
 
     rank: int
@@ -242,3 +280,6 @@ class RankSummary:
     tokens: int | None = None
     nonpadding_tokens: int | None = None
     intervals: dict[str, Spread] | None = None
+    num_steps: int | None = None
+    own_s: dict[str, float] | None = None
+    waiting_s: float | None = None

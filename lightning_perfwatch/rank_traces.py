@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from lightning_perfwatch.bare_trace import BareTrace, worker_name
+from lightning_perfwatch.diagnosis import diagnose, settle
+from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
 from lightning_perfwatch.measurements import RankSummary
 from lightning_perfwatch.processes import num_usable_cpus
 from lightning_perfwatch.reading_process import ReadingProcess, Unreadable
@@ -52,6 +54,8 @@ class RankTraces:
 
     def __init__(self, paths: Sequence[Path], rules: Sequence[Rule], ignore: Sequence[str] = ()) -> None:
         self.paths = tuple(paths)
+        self._rules = tuple(rules)
+        self._ignore = tuple(ignore)
         num_readers = max(1, min(num_usable_cpus(), len(paths)))
         self._readers = [ReadingProcess(rules, ignore) for _ in range(num_readers)]
         self._idle: queue.SimpleQueue[ReadingProcess] = queue.SimpleQueue()
@@ -78,7 +82,7 @@ class RankTraces:
         unreadable = [answer.reason for answer in answers if isinstance(answer, Unreadable)]
         if not traces:
             raise ValueError(f"None of the {len(self.paths)} traces can be read. The first: {unreadable[0]}")
-        return _merged(traces, unreadable)
+        return self._merged(traces, unreadable)
 
     def _read_all(self) -> list[BareTrace | Unreadable]:
         """What each file gave, in the order of ``paths``; the largest is read first. No process is left behind."""
@@ -95,23 +99,26 @@ class RankTraces:
             for reader in self._readers:
                 reader.end()
 
+    def _merged(self, traces: Sequence[BareTrace], unreadable: Sequence[str]) -> Report:
+        ordered = _in_order(traces)
+        first = ordered[0][1].report
+        ranks = tuple(summary for summary, _ in ordered)
+        together = diagnose(Evidence(ranks=ranks, missing=TRACE_ALONE), self._rules, self._ignore)
+        remarks = [f"{trace.path.name}: {note}" for _, trace in ordered[1:] for note in trace.report.notes]
+        return replace(
+            first,
+            ranks=ranks,
+            findings=settle((*first.findings, *together.findings), self._rules),
+            skipped={rule: reason for rule, reason in first.skipped.items() if rule in together.skipped},
+            notes=(*first.notes, *remarks, *unreadable),
+        )
+
     def _read(self, path: Path) -> BareTrace | Unreadable:
         reader = self._idle.get()
         try:
             return reader.read(path)
         finally:
             self._idle.put(reader)
-
-
-def _merged(traces: Sequence[BareTrace], unreadable: Sequence[str]) -> Report:
-    ordered = _in_order(traces)
-    first = ordered[0][1].report
-    remarks = [f"{trace.path.name}: {note}" for _, trace in ordered[1:] for note in trace.report.notes]
-    return replace(
-        first,
-        ranks=tuple(summary for summary, _ in ordered),
-        notes=(*first.notes, *remarks, *unreadable),
-    )
 
 
 def _in_order(traces: Sequence[BareTrace]) -> list[tuple[RankSummary, BareTrace]]:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from lightning_perfwatch.diagnosis import Diagnosis, diagnose
+from lightning_perfwatch.diagnosis import Diagnosis, diagnose, settle
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
 from lightning_perfwatch.rules import Rule
@@ -121,3 +121,61 @@ def test_an_ignored_rule_is_not_asked_and_counts_as_skipped() -> None:
 def test_rules_that_are_not_chosen_count_as_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lightning_perfwatch.diagnosis.all_rules", lambda: {"says": Says, "breaks": Breaks})
     assert diagnose(Evidence(), [Says()]) == Diagnosis(skipped={"breaks": LEFT_OUT})
+
+
+class Symptom(Says):
+    """A rule whose bottleneck can be that of another."""
+
+    name = "symptom"
+    symptom_of = ("cause",)
+
+
+def settled(*found: Finding) -> list[tuple[str, float | None, Severity]]:
+    rules = [Says(), Symptom()]
+    return [(one.rule, one.share, one.severity) for one in settle(found, rules)]
+
+
+class TestSymptoms:
+    def test_a_symptom_is_not_reported_beside_its_cause(self) -> None:
+        assert settled(finding(rule="symptom", share=0.4), finding(rule="cause", share=0.3)) == [
+            ("cause", 0.3, Severity.WARNING)
+        ]
+
+    def test_it_stays_without_its_cause_and_beside_others(self) -> None:
+        assert len(settled(finding(rule="symptom", share=0.4))) == 1
+        assert len(settled(finding(rule="symptom", share=0.4), finding(rule="other", share=0.3))) == 2
+
+    def test_it_stays_where_the_cause_explains_less_than_half_of_it(self) -> None:
+        assert len(settled(finding(rule="symptom", share=0.4), finding(rule="cause", share=0.19))) == 2
+        assert len(settled(finding(rule="symptom", share=0.4), finding(rule="cause", share=0.2))) == 1
+
+    def test_information_explains_no_warning(self) -> None:
+        cause = finding(rule="cause", share=0.5, severity=Severity.INFO)
+        assert len(settled(finding(rule="symptom", share=0.4), cause)) == 2
+        assert len(settled(finding(rule="symptom", share=0.4, severity=Severity.INFO), cause)) == 1
+
+    def test_a_symptom_without_a_cost_goes_with_any_cause(self) -> None:
+        assert len(settled(finding(rule="symptom", share=None), finding(rule="cause", share=0.06))) == 1
+
+
+class TestSharesOfOneStep:
+    def test_they_never_add_up_to_more_than_the_step(self) -> None:
+        found = settled(finding(rule="a", share=0.7), finding(rule="b", share=0.6), finding(rule="c", share=0.5))
+        assert [rule for rule, *_ in found] == ["a", "b", "c"]
+        assert [share for _, share, _ in found] == pytest.approx([0.7, 0.3, 0.0])
+
+    def test_what_is_left_of_a_finding_keeps_its_severity_only_if_it_is_worth_it(self) -> None:
+        found = settled(finding(rule="a", share=0.98), finding(rule="b", share=0.6))
+        assert [severity for *_, severity in found] == [Severity.WARNING, Severity.INFO]
+
+    def test_those_of_the_wall_clock_are_another_matter(self) -> None:
+        found = settled(finding(rule="a", share=0.7), finding(rule="b", share=0.6, share_of="run"))
+        assert [share for _, share, _ in found] == [0.7, 0.6]
+
+    def test_findings_of_unknown_cost_take_nothing(self) -> None:
+        assert settled(finding(rule="a", share=None), finding(rule="b", share=1.0))[0][1] == 1.0
+
+
+def test_a_share_is_of_a_step_or_of_a_run() -> None:
+    with pytest.raises(ValueError, match="'step' or 'run', got 'week'"):
+        finding(share_of="week")

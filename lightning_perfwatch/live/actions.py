@@ -49,6 +49,7 @@ class Meaning(NamedTuple):
 
 FETCH = "train_dataloader_next"
 RUN_EPOCH = "run_training_epoch"
+SAVE_CHECKPOINT = "save_checkpoint"
 COARSE = frozenset(("batch_to_device", "training_step", "backward", "optimizer_step"))
 """Hooks whose start and stop are worth an event on the device's clock."""
 
@@ -60,7 +61,7 @@ _BARE = {
     RUN_EPOCH: Part.OTHER,
     "run_training_batch": Part.OTHER,
     "optimizer_step": Part.OPTIMIZER,
-    "save_checkpoint": Part.CHECKPOINT,
+    SAVE_CHECKPOINT: Part.CHECKPOINT,
 }
 """Lightning's names without an owner."""
 _EPOCH = frozenset(("on_train_epoch_start", "on_train_epoch_end"))

@@ -179,6 +179,16 @@ class _Validation(ActionContext):
         super().__enter__()
 
 
+class _Saving(ActionContext):
+    """A checkpoint is written."""
+
+    __slots__ = ()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        super().__exit__(kind, error, trace)
+        self.timer.num_checkpoints += 1
+
+
 class _ModuleBatchEnd(ActionContext):
     """The last hook of a step: what follows until the next fetch is Lightning's logging."""
 
@@ -228,6 +238,8 @@ def context_kind(name: str, meaning: Meaning, *, on_device: bool) -> type[Action
     special: type[ActionContext] | None = None
     if name == actions.RUN_EPOCH:
         special = _Epoch
+    elif name == actions.SAVE_CHECKPOINT:
+        special = _Saving
     elif meaning.part is Part.DATA_WAIT:
         special = _Fetch
     elif meaning.part is Part.ENCLOSING:

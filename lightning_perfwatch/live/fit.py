@@ -6,7 +6,6 @@ Owns the order of things in a fit. Decides nothing about bottlenecks and shows n
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -19,13 +18,16 @@ from lightning_perfwatch.live.actions import checkpoint_keys
 from lightning_perfwatch.live.batch import BatchCounter
 from lightning_perfwatch.live.budget import Budget
 from lightning_perfwatch.live.clock import Device, DeviceMarks
+from lightning_perfwatch.live.compile_watch import CompileWatch
 from lightning_perfwatch.live.flop_meter import FlopMeter, UserFlops
+from lightning_perfwatch.live.gc_watch import GcWatch
 from lightning_perfwatch.live.hook_places import located
 from lightning_perfwatch.live.listener import Listener
 from lightning_perfwatch.live.loading import describe_loader, find_loader
 from lightning_perfwatch.live.meter import Meter
 from lightning_perfwatch.live.metrics import MetricRow
 from lightning_perfwatch.live.own_cost import OwnCost
+from lightning_perfwatch.live.pauses import describe_pauses
 from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.ranks import RankPart
 from lightning_perfwatch.live.rivals import another_profiler
@@ -38,8 +40,7 @@ from lightning_perfwatch.live.steps import Kind, StepLog, are_pure, epoch_starts
 from lightning_perfwatch.live.totals import RunTotals
 from lightning_perfwatch.live.trace_options import TraceOptions
 from lightning_perfwatch.live.windows import Windows, capture_for
-from lightning_perfwatch.measurements import RankSummary, Window
-from lightning_perfwatch.rates import Rates
+from lightning_perfwatch.measurements import Window
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +132,9 @@ class FitWatch:
             count=self._flops.count,
             budget=self._budget,
         )
+        self._compilations = CompileWatch()
+        self._gc = GcWatch()
+        self._gc.start()
         self._listener = Listener(trainer.profiler, self._timer)
         trainer.profiler = self._listener
 
@@ -156,6 +160,9 @@ class FitWatch:
         kind = self._judge.judge(
             step, timer.num_epochs, is_disturbed=self.is_disturbed, is_recorded=self._windows.is_busy
         )
+        if self._compilations.step_ended(step) and step > 0:
+            kind = Kind.DISTURBED
+        self._gc.step_ended(counts=kind <= Kind.EARLY)
         if step < _NUM_COUNTED:
             self._cost.note_actions(self._listener, step)
         window = self._windows.step_ended(step)  # before the user's function counts: it is no part of the step
@@ -226,38 +233,25 @@ class FitWatch:
     def release(self, reason: str | None = None) -> Window | None:
         """Give the Trainer its profiler back and leave none running; the window that was open, if one was."""
         self._listener.remove_from(self._trainer)
+        self._gc.stop()
         return self._windows.finish(reason)
 
     def part(self) -> RankPart:
         """What this process contributes to the report of all ranks."""
-        counted = self._meter.counted()
-        rates = Rates.of(counted)
-        steps = self._steps.step_times()
-        summary = RankSummary(
-            rank=self._trainer.global_rank,
-            host=socket.gethostname(),
-            tokens_per_s=rates.tokens_per_s,
-            samples_per_s=rates.samples_per_s,
-            step_time_s=None if steps is None else steps.mean_step_s,
-            data_wait_share=None if steps is None else steps.share("data_wait"),
-            nonpadding_tokens_per_s=rates.nonpadding_tokens_per_s,
-            samples=counted.samples,
-            tokens=counted.tokens,
-            nonpadding_tokens=counted.nonpadding_tokens,
-            intervals=rates.intervals,
+        return RankPart.of(
+            self._trainer.global_rank, self._meter.counted(), self._steps.step_times(), self._windows.done
         )
-        return RankPart(summary, tuple(self._windows.done))
 
     def evidence(self, parts: Sequence[RankPart] = ()) -> Evidence:
         """All that is known now; ``parts`` are those of all ranks, once they are gathered."""
         self._add_steps()
-        trainer = self._trainer
+        trainer, steps = self._trainer, self._steps.step_times()
         wall_s = {**self._before_s, **self._steps.wall_s(), "other": self._after_s}
         notes = self._notes + self._windows.notes + self._flops.notes() + self._budget.notes()
         others = [window for part in parts for window in part.windows if window.rank != trainer.global_rank]
         known = Evidence(
             run=describe_run(trainer, self._module, self._device),
-            steps=self._steps.step_times(),
+            steps=steps,
             hooks=located(self._steps.hook_times(self._timer.meanings, self._timer.own_slots), trainer, self._module),
             loader=self._loader_info,
             load_probe=self._windows.load_probe,
@@ -269,6 +263,9 @@ class FitWatch:
             overhead=self._cost.overhead(self._steps, self._timer, self._windows.done, self._budget),
             ranks=tuple(part.summary for part in parts if part.summary is not None) if len(parts) > 1 else (),
             wall_s=wall_s,
+            pauses=describe_pauses(trainer, self._timer),
+            gc=None if steps is None else self._gc.pauses(steps.mean_step_s),
+            compilations=self._compilations.compilations(),
             notes=tuple(notes),
         )
         missing = {name: reason for name, reason in self._missing().items() if getattr(known, name) is None}

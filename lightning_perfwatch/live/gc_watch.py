@@ -47,7 +47,6 @@ class GcWatch:
         self._totals = [_Sum() for _ in range(_GENERATIONS)]
         self._of_step: dict[int, _Sum] = {}
         self._num_steps = 0
-        self._steps_ns = 0
         self._begun_ns = 0
         self._caller: tuple[CodeType, int] | None = None
 
@@ -72,24 +71,25 @@ class GcWatch:
             found.add(_Sum(0, 0, 0, 1, spent_ns, {self._caller: spent_ns}))
             self._caller = None
 
-    def step_ended(self, step_ns: int, *, counts: bool) -> None:
-        """A step of ``step_ns`` is over; its collections are added if it ``counts`` and forgotten if not."""
-        if counts:
-            self._num_steps += 1
-            self._steps_ns += step_ns
+    def step_ended(self, *, counts: bool) -> None:
+        """A step is over; its collections are added if it ``counts`` and forgotten if not."""
+        self._num_steps += counts
         if self._of_step:
             ended, self._of_step = self._of_step, {}
             if counts:
                 for generation, found in ended.items():
                     self._totals[min(generation, _GENERATIONS - 1)].add(found)
 
-    def pauses(self) -> tuple[GcPauses, ...] | None:
-        """One entry per generation, with or without collections; None without a step that counts."""
+    def pauses(self, mean_step_s: float) -> tuple[GcPauses, ...] | None:
+        """One entry per generation, with or without collections, of steps that took ``mean_step_s`` on average.
+
+        None without a step that counts.
+        """
         if not self._num_steps:
             return None
-        return tuple(self._pauses_of(generation, found) for generation, found in enumerate(self._totals))
+        return tuple(self._pauses_of(generation, found, mean_step_s) for generation, found in enumerate(self._totals))
 
-    def _pauses_of(self, generation: int, found: _Sum) -> GcPauses:
+    def _pauses_of(self, generation: int, found: _Sum, mean_step_s: float) -> GcPauses:
         code, line = max(found.places, key=lambda place: found.places[place], default=(None, None))
         return GcPauses(
             generation=generation,
@@ -97,7 +97,7 @@ class GcWatch:
             total_s=found.total_ns / 1e9,
             max_s=found.max_ns / 1e9,
             num_steps=self._num_steps,
-            step_s=self._steps_ns / 1e9,
+            step_s=self._num_steps * mean_step_s,
             num_called=found.number_called,
             called_s=found.called_ns / 1e9,
             file=None if code is None else code.co_filename,

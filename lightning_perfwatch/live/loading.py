@@ -9,7 +9,7 @@ import inspect
 import sys
 from collections.abc import Iterable
 from functools import partial
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
@@ -86,12 +86,14 @@ class LoadWatch:
         self._collate_since_ns = 0
         self._fetch_ns = 0
         self._collate_ns = 0
+        self._cpu_since_ns = 0
+        self._cpu_ns = 0
         self._hooked = False
 
     def begin(self) -> None:
         """The loop asks for a batch."""
         if self._watchable and sys.getprofile() is None:
-            self._fetch_ns = self._collate_ns = self._depth = 0
+            self._fetch_ns = self._collate_ns = self._cpu_ns = self._depth = 0
             self._hooked = True
             sys.setprofile(self._on_event)
 
@@ -114,6 +116,7 @@ class LoadWatch:
             dataset_line=None if dataset_code is None else dataset_code.co_firstlineno,
             collate_file=self._collate.co_filename,
             collate_line=self._collate.co_firstlineno,
+            cpu_s=self._cpu_ns / 1e9,
         )
 
     def _on_event(self, frame: FrameType, event: str, arg: object) -> None:
@@ -130,8 +133,10 @@ class LoadWatch:
         elif code in self._fetches:
             if event == "call":
                 self._fetch_since_ns = perf_counter_ns()
+                self._cpu_since_ns = thread_time_ns()
             elif event == "return":
                 self._fetch_ns += perf_counter_ns() - self._fetch_since_ns
+                self._cpu_ns += thread_time_ns() - self._cpu_since_ns
 
 
 def _loading_code(dataset: Any) -> CodeType | None:

@@ -40,6 +40,18 @@ def stack_of(frame: FrameType | None) -> Stack:
     return stack
 
 
+def users_frame(frame: FrameType | None) -> tuple[CodeType, int] | None:
+    """Code and line of the user's that calls torch by itself; None where Lightning or an optimizer lies between."""
+    while frame is not None:
+        kind = kind_of_code(frame.f_code)
+        if kind == "user":
+            return frame.f_code, frame.f_lineno
+        if kind in ("lightning", "optimizer", "perfwatch"):
+            return None
+        frame = frame.f_back
+    return None
+
+
 def find_owner(stack: Stack) -> tuple[str, tuple[CodeType, int] | None]:
     """Whose call it is, and the innermost frame of the user's own code that led to it.
 

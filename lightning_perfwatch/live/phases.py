@@ -94,6 +94,8 @@ class PhaseTimer:
         self.own_slots: set[int] = set()
         self.epoch_starts_ns: deque[tuple[int, int]] = deque(maxlen=MOST_EPOCHS)
         self.num_epochs = 0
+        self.num_validations = 0
+        self.num_checkpoints = 0
         self._own_prefix = f"[Callback]{own_key}."
         self._checkpoint_keys = frozenset(checkpoint_keys)
         self._silent = frozenset(silent)
@@ -123,6 +125,7 @@ class PhaseTimer:
 
     def enter_validation(self) -> None:
         """From here on all is validation, and so is the time since training's last action: the loop set it up."""
+        self.num_validations += not self.watch.is_interrupted
         self.watch.interrupt()
 
     def leave_validation(self) -> None:

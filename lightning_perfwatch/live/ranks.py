@@ -5,11 +5,15 @@ Owns the one collective call besides the choice of the run directory. Knows no r
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
 
-from lightning_perfwatch.measurements import RankSummary, Window
+from lightning_perfwatch.counts import Counted
+from lightning_perfwatch.measurements import PHASES, RankSummary, StepTimes, Window
+from lightning_perfwatch.rates import Rates
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,28 @@ class RankPart:
 
     summary: RankSummary | None = None
     windows: tuple[Window, ...] = field(default_factory=tuple)
+
+    @classmethod
+    def of(cls, rank: int, counted: Counted, steps: StepTimes | None, windows: Iterable[Window]) -> RankPart:
+        """The part of a process that measured."""
+        rates = Rates.of(counted)
+        summary = RankSummary(
+            rank=rank,
+            host=socket.gethostname(),
+            tokens_per_s=rates.tokens_per_s,
+            samples_per_s=rates.samples_per_s,
+            step_time_s=None if steps is None else steps.mean_step_s,
+            data_wait_share=None if steps is None else steps.share("data_wait"),
+            nonpadding_tokens_per_s=rates.nonpadding_tokens_per_s,
+            samples=counted.samples,
+            tokens=counted.tokens,
+            nonpadding_tokens=counted.nonpadding_tokens,
+            intervals=rates.intervals,
+            num_steps=None if steps is None else steps.num_steps,
+            own_s=None if steps is None else {name: steps.host_phase_s(name) for name in PHASES if name != "backward"},
+            waiting_s=None if steps is None else steps.host_phase_s("backward"),
+        )
+        return cls(summary, tuple(windows))
 
 
 def gather(part: RankPart, world_size: int) -> list[RankPart]:

@@ -38,6 +38,7 @@ def describe_run(trainer: Any, module: Any, device: Device) -> RunInfo:
         torch_version=str(torch.__version__),
         lightning_version=getattr(lightning, "__version__", None),
         python_version=platform.python_version(),
+        num_threads=torch.get_num_threads(),
     )
 
 

@@ -8,20 +8,24 @@ from __future__ import annotations
 import linecache
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter_ns
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 
-from lightning_perfwatch.live.owners import Stack, find_owner, kind_of_code, stack_of
+from lightning_perfwatch.live.owners import Stack, find_owner, kind_of_code, stack_of, users_frame
 from lightning_perfwatch.live.waits import FACTORIES, WAITING_CALLS, spoken, waits
-from lightning_perfwatch.measurements import SyncSite, SyncSites
+from lightning_perfwatch.measurements import CallSite, SyncSite, SyncSites
 
 _PROFILED_CALLS = WAITING_CALLS - {"__bool__", "__int__", "__float__", "__index__", "__complex__"}
+
+
+_BUSIEST = 10
 
 
 class _Site(NamedTuple):
@@ -52,6 +56,7 @@ class SyncAudit:
 
     def __init__(self) -> None:
         self._seen: dict[_Site, _Seen] = {}
+        self._calls: Counter[tuple[CodeType, int]] = Counter()
         self._num_steps = 0
         self._complete = True
         self._mode: _Watch | None = None
@@ -60,15 +65,20 @@ class SyncAudit:
 
     def begin_step(self) -> None:
         """Watch from here."""
-        if self._mode is not None or self._hook is not None:
+        if self.is_open:
             return
         if not may_compile():
-            self._mode = _Watch(self._record)
+            self._mode = _Watch(self._record, self._calls)
             self._mode.__enter__()  # type: ignore[no-untyped-call]
         elif sys.getprofile() is None:
             self._complete = False
             self._hook = _make_hook(self._events)
             sys.setprofile(self._hook)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a step is being watched."""
+        return self._mode is not None or self._hook is not None
 
     def end_step(self) -> None:
         """Watch no longer; safe to call at any time."""
@@ -105,8 +115,15 @@ class SyncAudit:
             )
             for site, seen in self._seen.items()
         ]
+        busiest = [
+            CallSite(code.co_filename, line, code.co_name, count / self._num_steps)
+            for (code, line), count in self._calls.most_common(_BUSIEST)
+        ]
         return SyncSites(
-            self._num_steps, tuple(sorted(sites, key=lambda site: -site.s_per_step)), complete=self._complete
+            self._num_steps,
+            tuple(sorted(sites, key=lambda site: -site.s_per_step)),
+            complete=self._complete,
+            busiest=tuple(busiest),
         )
 
     def _record(self, call: str, device_type: str, stack: Stack, spent_ns: int) -> None:
@@ -181,15 +198,20 @@ class _Watch(TorchFunctionMode):
     model is: their calls wait for nothing.
     """
 
-    def __init__(self, record: Callable[[str, str, Stack, int], None]) -> None:
+    def __init__(
+        self, record: Callable[[str, str, Stack, int], None], calls: Counter[tuple[CodeType, int]] | None = None
+    ) -> None:
         super().__init__()
         self._record = record
+        self._calls = calls
         self._of_host: dict[int, weakref.ref[torch.Tensor]] = {}
 
     def __torch_function__(
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if self._calls is not None and (place := users_frame(sys._getframe(1))) is not None:
+            self._calls[place] += 1
         name = getattr(func, "__name__", "")
         tensors = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, torch.Tensor)]
         waiting = waits(name, args, kwargs)

@@ -90,6 +90,7 @@ class Windows:
 
     def fetch_begins(self) -> None:
         """A training step begins with the request for its batch."""
+        self._audit.end_step()  # what callbacks and Lightning's logging did after the batch belongs to the last step
         if self._auditing:
             self._load_watch.begin()
         elif self._capture is not None:
@@ -104,6 +105,7 @@ class Windows:
 
     def step_started(self) -> None:
         """The Trainer's hook before a step; the loader may not have been asked, since the step does so itself."""
+        self._audit.end_step()
         if self._auditing:
             if self._counting and self._count is not None:
                 with self._timer.capture:
@@ -116,11 +118,9 @@ class Windows:
         """The step number ``step`` is complete; the window that closes with it, if one does."""
         if step + 1 < self._idle_until:
             return None
-        if self._auditing:
-            self._audit.end_step()
-            if self._counting and self._count is not None:
-                with self._timer.capture:
-                    self._count.end_step()
+        if self._counting and self._count is not None:
+            with self._timer.capture:
+                self._count.end_step()
         closed = None
         if self._capture is not None and self._capture.gave_way:
             self.switch_off("tracing is off: another profiler was started in a step, and it has that step to itself")
@@ -142,7 +142,8 @@ class Windows:
                     self._prepare(self._capture, step, self._schedule.window(step))
             except CaptureError as error:
                 self.switch_off(f"tracing is off: {error}")
-        self.is_busy = self._auditing or (self._capture is not None and self._capture.is_recording)
+        is_recording = self._capture is not None and self._capture.is_recording
+        self.is_busy = self._auditing or self._audit.is_open or is_recording
         self._timer.fetch_observer = self if self.is_busy else None
         self._idle_until = 0 if self.is_busy or action is not Action.IDLE else self._schedule.next_change(step)
 
@@ -169,6 +170,7 @@ class Windows:
 
         A batch of validation is taken for half a step, since it has no backward pass.
         """
+        self._audit.end_step()
         capture = self._capture
         if capture is None or not capture.is_recording or capture.fits(num_batches / 2):
             return None

@@ -187,9 +187,9 @@ def _card(finding: Finding, several_ranks: bool) -> Card:
 def _cost(finding: Finding) -> str:
     if finding.share is None:
         return f"cost {NOT_MEASURED}"
-    of_step = f"{percent(finding.share)} of the step"
+    cost = f"{percent(finding.share)} of the {finding.share_of}"
     gain = finding.gain
-    return of_step if gain is None or gain < 1.05 else f"{of_step}, up to {gain:,.1f}x faster"
+    return cost if gain is None or gain < 1.05 else f"{cost}, up to {gain:,.1f}x faster"
 
 
 def _verdict(report: Report) -> str | None:

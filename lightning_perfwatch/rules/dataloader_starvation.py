@@ -20,21 +20,23 @@ class DataloaderStarvation(Rule):
     What it is: the loop asks for a batch that is not ready yet, and the device has nothing to do meanwhile.
 
     Why it costs: with ``num_workers=0`` every batch is loaded in the training process, between two steps, and nothing
-    overlaps. With too few workers a batch takes longer to load than a step takes to train. Workers that are started
-    anew in every epoch make its first step wait.
+    overlaps. With too few workers a batch takes longer to load than a step takes to train.
 
     How it is measured: the time inside the loop's request for a batch, exclusive of everything else; on a GPU by an
     event pair around it on the device's clock, which stays near zero while the device still has queued work. Never
     the gap between two steps, which holds validation, checkpoints and logging too. Only steady steps count. The load
     time of a batch is the wait itself without workers; with ``n`` starving workers it is ``n`` times the step. The
     number of workers that hides 95 % of it follows from the load time and the rest of the step. One audited step
-    tells how much of the loading is spent in ``collate_fn``.
+    tells how much of the loading is spent in ``collate_fn``, and how much of it the CPU computes rather than waits for
+    a disk or a network. On a CPU run the workers compute on the same CPUs: the share is what they can hide there. A
+    trace of which nothing else is known tells the device's idle time under the loader's ``__next__`` (without a
+    device, the host's time in it) and, by the iterator's class, whether there are workers.
 
-    Fix: set ``num_workers`` to the value given; ``persistent_workers=True`` where the start of epochs is the cause;
-    ``pin_memory=True`` where the copy to a GPU is; else make loading cheaper at the place named.
+    Fix: set ``num_workers`` to the value given; ``pin_memory=True`` where the copy to a GPU is slow; else make loading
+    cheaper at the place named. The start of workers at each epoch is another rule's (``worker-restart``).
 
-    Silent when: the wait is under 5 % of the step or under ``min_wait_ms``. A worker needs about 1 ms to hand over
-    its batch (1.1 ms measured on two CPU cores for 16 x 128 tokens), so shorter waits can't be hidden behind one.
+    Silent when: the wait is under 5 % of the step or under ``min_wait_ms`` per batch. A worker needs about 1 ms to
+    hand over its batch (1.1 ms measured on two CPU cores for 16 x 128 tokens), so shorter waits can't be hidden.
     """
 
     warning_share: float = 0.05
@@ -42,22 +44,29 @@ class DataloaderStarvation(Rule):
     min_wait_ms: float = 2.0
     min_steps: int = 3
 
-    needs: ClassVar[tuple[str, ...]] = ("steps",)
+    needs_any: ClassVar[tuple[str, ...]] = ("steps", "trace")
+    # Not only the first batch of an epoch waits for workers that start: each of them brings its first one late.
+    symptom_of: ClassVar[tuple[str, ...]] = ("worker-restart",)
 
     def skip_reason(self, evidence: Evidence) -> str | None:
-        """As for all rules, and when there are too few steps."""
+        """As for all rules, when there are too few steps, and for a trace without the loader's calls."""
         reason = super().skip_reason(evidence)
+        if reason is None and evidence.steps is None and _TraceWait.of(evidence) is None:
+            return "the trace has no event of a data loader"
         if reason is None and evidence.steps is not None and evidence.steps.num_steps < self.min_steps:
             return f"{evidence.steps.num_steps} steady steps are too few, {self.min_steps} are needed"
         return reason
 
     def check(self, evidence: Evidence) -> Iterable[Finding]:
-        """At most one finding for the steady wait, and one for the start of epochs."""
-        assert evidence.steps is not None
+        """At most one finding."""
+        if evidence.steps is None:
+            wait = _TraceWait.of(evidence)
+            if wait is not None and wait.share >= self.warning_share and wait.fetch_s * 1e3 >= self.min_wait_ms:
+                yield self._of_trace(wait)
+            return
         share = evidence.steps.share("data_wait")
         if share >= self.warning_share and evidence.steps.phase_s("data_wait") * 1e3 >= self.min_wait_ms:
             yield self._steady(evidence, evidence.steps, share)
-        yield from self._restarts(evidence, evidence.steps)
 
     def _severity(self, share: float) -> Severity:
         return Severity.CRITICAL if share >= self.critical_share else Severity.WARNING
@@ -67,7 +76,8 @@ class DataloaderStarvation(Rule):
         wait_s, step_s = steps.phase_s("data_wait"), steps.mean_step_s
         workers = None if loader is None else loader.num_workers
         load_s = steps.host_phase_s("data_wait") if workers == 0 else workers * step_s if workers else None
-        plan = None if load_s is None or run is None else _Plan.of(load_s, wait_s, step_s, run.num_cpus)
+        plan = None if load_s is None or run is None else _Plan.of(load_s, wait_s, step_s, run, _cpu_share(probe))
+        hidden = share if plan is None or plan.chosen <= (workers or 0) else share - plan.left_s / step_s
         numbers = {
             "wait_s": wait_s,
             "step_s": step_s,
@@ -77,11 +87,13 @@ class DataloaderStarvation(Rule):
             "num_cpus": None if run is None else run.num_cpus,
             "fetch_s": None if probe is None else probe.fetch_s,
             "collate_s": None if probe is None else probe.collate_s,
+            "cpu_share": _cpu_share(probe),
+            "wait_share": share,
         }
         return Finding(
             rule=self.id(),
             severity=self._severity(share),
-            share=share,
+            share=max(0.0, hidden),
             summary=f"Training waits for data for {wait_s * 1e3:.1f} ms of each {step_s * 1e3:.1f} ms step "
             f"({100 * share:.0f} %): {_cause(workers, load_s, probe)}.",
             advice=_advice(loader, plan, probe) + _pinning(steps, loader, run, self.warning_share),
@@ -89,25 +101,63 @@ class DataloaderStarvation(Rule):
             evidence=numbers,
         )
 
-    def _restarts(self, evidence: Evidence, steps: StepTimes) -> Iterable[Finding]:
-        """Workers that are started anew in every epoch."""
-        loader, starts = evidence.loader, evidence.epoch_starts
-        if loader is None or not loader.num_workers or loader.persistent_workers or not starts or not evidence.wall_s:
-            return
-        later = [start.iterator_s + start.first_wait_s for start in starts[1:]]  # the first one can't be avoided
-        lost_s = max(0.0, sum(later) - len(later) * steps.host_phase_s("data_wait"))
-        wall_s = evidence.wall_s.get("training", 0.0) + evidence.wall_s.get("epoch_start", 0.0)
-        share = min(1.0, lost_s / wall_s) if wall_s > 0 else 0.0
-        if share >= self.warning_share:
-            yield Finding(
-                rule=self.id(),
-                severity=self._severity(share),
-                share=share,
-                summary=f"Starting {_workers(loader.num_workers)} anew in each epoch takes {lost_s / len(later):.2f} s "
-                f"an epoch, {100 * share:.0f} % of the training time.",
-                advice="Set persistent_workers=True in the training DataLoader, so that its workers live on.",
-                evidence={"epoch_start_s": lost_s / len(later), "num_epochs": len(starts), "wall_s": wall_s},
-            )
+    def _of_trace(self, wait: _TraceWait) -> Finding:
+        most = f"The GPU idles for {100 * wait.share:.0f} % of the time" if wait.on_device else "Training waits"
+        spent = "" if wait.on_device else f" for {100 * wait.share:.0f} % of the time"
+        cause = (
+            "num_workers=0 loads every batch in the training process"
+            if wait.num_workers == 0
+            else "the workers can't keep up"
+        )
+        return Finding(
+            rule=self.id(),
+            severity=self._severity(wait.share),
+            share=wait.share,
+            summary=f"{most} while the loop waits for its data{spent}, {wait.fetch_s * 1e3:.1f} ms for each batch: "
+            f"{cause}.",
+            advice=f"Set num_workers={wait.needed_workers} in the training DataLoader, with persistent_workers=True "
+            "and pin_memory=True: that hides the loading behind the step."
+            if wait.num_workers == 0
+            else "Raise num_workers up to the number of CPUs, or make loading cheaper.",
+            where=Where(op=wait.name),
+            evidence={"fetch_s": wait.fetch_s, "step_s": wait.step_s, "num_workers": wait.num_workers},
+        )
+
+
+@dataclass(frozen=True)
+class _TraceWait:
+    """What a trace tells of its data loader; ``num_workers`` is 0 or None, and then there are some."""
+
+    share: float
+    on_device: bool
+    fetch_s: float
+    step_s: float
+    name: str
+    num_workers: int | None
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> _TraceWait | None:
+        trace, parts = evidence.trace, evidence.breakdown
+        if trace is None or parts is None or not len(trace.dataloader) or parts.data_wait_share is None:
+            return None
+        idle = [device.data_idle_share for device in parts.devices if device.data_idle_share is not None]
+        if parts.devices and not idle:
+            return None
+        num_fetches = len(trace.dataloader)
+        name = trace.names[int(trace.dataloader.name[0])]
+        return cls(
+            share=max(idle, default=parts.data_wait_share),
+            on_device=bool(idle),
+            fetch_s=float(trace.dataloader.dur_us.mean()) / 1e6,
+            step_s=parts.window_s / (parts.num_steps or num_fetches),
+            name=name.partition("#")[2].partition(".")[0] or name,
+            num_workers=0 if "_SingleProcess" in name else None,
+        )
+
+    @property
+    def needed_workers(self) -> int:
+        rest_s = self.step_s * (1.0 - self.share)
+        return max(1, math.ceil(_GOOD_ENOUGH * self.fetch_s / rest_s)) if rest_s > 0 else 1
 
 
 def _workers(count: int) -> str:
@@ -115,6 +165,10 @@ def _workers(count: int) -> str:
 
 
 _GOOD_ENOUGH = 0.95  # workers that hide this much of the loading are enough: one more would bring less than 5 %
+
+
+_BUSY = 0.8
+"""What of its CPUs training is taken to use: no step is all parallel."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +181,15 @@ class _Plan:
     left_s: float
 
     @classmethod
-    def of(cls, load_s: float, wait_s: float, step_s: float, num_cpus: int) -> _Plan:
-        rest_s = max(0.0, step_s - wait_s)
+    def of(cls, load_s: float, wait_s: float, step_s: float, run: RunInfo, cpu_share: float | None) -> _Plan:
+        rest_s, num_cpus = max(0.0, step_s - wait_s), run.num_cpus
         needed = max(1, math.ceil(_GOOD_ENOUGH * load_s / rest_s)) if rest_s > 0 else num_cpus + 1
         chosen = min(needed, num_cpus)
-        return cls(needed, chosen, wait_s, max(0.0, load_s / chosen - rest_s))
+        left_s = load_s / chosen - rest_s
+        if not run.device_is_asynchronous and cpu_share is not None and (run.num_threads or num_cpus) >= num_cpus:
+            # Training leaves no CPU free, so the workers' computing slows it down.
+            left_s = max(left_s, (_BUSY * rest_s * num_cpus + cpu_share * load_s) / num_cpus - rest_s)
+        return cls(needed, chosen, wait_s, min(wait_s, max(0.0, left_s)))
 
 
 def _cause(workers: int | None, load_s: float | None, probe: LoadProbe | None) -> str:
@@ -142,7 +200,8 @@ def _cause(workers: int | None, load_s: float | None, probe: LoadProbe | None) -
         part = (
             f", {100 * collate:.0f} % of it in collate_fn" if collate is not None and collate >= _NOTABLE_SHARE else ""
         )
-        return f"num_workers=0 loads every batch in the training process, {load_s * 1e3:.1f} ms each{part}"
+        kind = "" if _cpu_share(probe) is None else _kind(_cpu_share(probe) or 0.0)
+        return f"num_workers=0 loads every batch in the training process, {load_s * 1e3:.1f} ms each{part}{kind}"
     verb = "loads" if workers == 1 else "load"
     return f"{_workers(workers)} {verb} a batch in {load_s * 1e3:.1f} ms each and can't keep up"
 
@@ -182,6 +241,24 @@ def _pinning(steps: StepTimes, loader: LoaderInfo | None, run: RunInfo | None, l
 
 _NOTABLE_SHARE = 0.2
 _MOST_SHARE = 0.5
+
+
+def _cpu_share(probe: LoadProbe | None) -> float | None:
+    """The part of loading in which the CPU computes."""
+    if probe is None or probe.cpu_s is None or probe.fetch_s + probe.collate_s <= 0:
+        return None
+    return min(1.0, probe.cpu_s / (probe.fetch_s + probe.collate_s))
+
+
+def _kind(cpu_share: float) -> str:
+    if cpu_share >= _BOUND:
+        return f", {100 * cpu_share:.0f} % of it computing on the CPU (decoding, transforms)"
+    if cpu_share <= 1.0 - _BOUND:
+        return f", {100 * (1 - cpu_share):.0f} % of it waiting (a disk, a network, a lock)"
+    return ""
+
+
+_BOUND = 0.7
 
 
 def _collate_share(probe: LoadProbe | None) -> float | None:

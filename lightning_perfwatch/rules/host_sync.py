@@ -10,7 +10,7 @@ from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
 from lightning_perfwatch.measurements import SyncSite
 from lightning_perfwatch.rules.rule import Rule
-from lightning_perfwatch.trace import Trace, calls_per_step
+from lightning_perfwatch.trace import Trace, Waits, calls_per_step, waits_in_steps
 
 
 @dataclass(frozen=True)
@@ -29,25 +29,42 @@ class HostSync(Rule):
     least 90 % of the profiled steps. On a GPU its exposed cost is the time in which the device idles because of
     synchronisations, from the trace. On a CPU run nothing has to be waited for: the share is what the call itself
     takes here, and the warning is for the day the code runs on a GPU. Calls of Lightning's own logging and of the
-    optimizer are not the user's and are left out.
+    optimizer are not the user's and are left out; where they wait as well, the exposed cost is split by the time that
+    each holds up the host. A trace of which nothing else is known tells the operator that waits, the line of code too
+    if it was recorded with stacks, but not whose call it is.
 
     Fix: keep the tensor (``loss.detach()``) and read it every 50 steps or once an epoch; let ``self.log`` do it
     without ``prog_bar=True``; turn ``if tensor:`` into ``torch.where``.
 
     Silent when: no audited call is the user's, or it is not made in every step. On a GPU it is only information as
-    long as the exposed cost is under 5 % of the step.
+    long as the exposed cost is under 5 % of the step. In a bare trace: under 2 %, or waits in fewer than 90 % of the
+    steps.
     """
 
     warning_share: float = 0.05
     critical_share: float = 0.25
     min_steps_share: float = 0.9
     max_sites: int = 5
+    notable_share: float = 0.02
 
-    needs: ClassVar[tuple[str, ...]] = ("run", "syncs", "steps")
+    needs_any: ClassVar[tuple[str, ...]] = ("syncs", "trace")
+
+    def skip_reason(self, evidence: Evidence) -> str | None:
+        """A run needs its audit; a trace alone a device, whose idle time tells what waiting costs."""
+        if evidence.run is not None:
+            missing = next((name for name in ("syncs", "steps") if getattr(evidence, name) is None), None)
+            return None if missing is None else evidence.why_missing(missing)
+        reason = super().skip_reason(evidence)
+        if reason is None and _exposed_share(evidence) is None:
+            return "without a device and its host's calls in the trace nothing tells what waiting costs"
+        return reason
 
     def check(self, evidence: Evidence) -> Iterable[Finding]:
         """One finding for each line, the most expensive ones."""
-        assert evidence.run is not None and evidence.syncs is not None
+        if evidence.run is None:
+            yield from self._of_trace(evidence)
+            return
+        assert evidence.syncs is not None
         asynchronous = evidence.run.device_is_asynchronous
         sites = [
             site
@@ -62,6 +79,33 @@ class HostSync(Rule):
             yield from (self._on_cpu(site, evidence) for site in sites)
         elif sites:
             yield self._on_device(sites, evidence)
+
+    def _of_trace(self, evidence: Evidence) -> Iterable[Finding]:
+        share = _exposed_share(evidence)
+        if evidence.trace is None or share is None or share < self.notable_share:
+            return
+        waits = waits_in_steps(evidence.trace)
+        if waits is None or waits.steps_share < self.min_steps_share:
+            return
+        code = waits.place
+        yield Finding(
+            rule=self.id(),
+            severity=self._severity(share),
+            share=share,
+            summary=f"The host waits for the GPU {waits.per_step:,.3g} times per step, mostly in "
+            f"{waits.operator or waits.call}: the GPU idles for {100 * share:.0f} % of the time because of it.",
+            advice="Keep values on the GPU: no .item(), .cpu(), if tensor:, print(tensor) or boolean masks in the "
+            "step; read what you need every 50 steps.",
+            where=Where(op=waits.operator or waits.call)
+            if code is None
+            else Where(file=code.file, line=code.line, op=waits.operator or waits.call),
+            evidence=_numbers_of(waits),
+        )
+
+    def _severity(self, share: float) -> Severity:
+        if share >= self.critical_share:
+            return Severity.CRITICAL
+        return Severity.WARNING if share >= self.warning_share else Severity.INFO
 
     def _is_confirmed(self, site: SyncSite, trace: Trace | None) -> bool:
         """Whether the trace agrees that this is done in every step; it can only tell for reads of single values."""
@@ -88,16 +132,13 @@ class HostSync(Rule):
 
     def _on_device(self, sites: list[SyncSite], evidence: Evidence) -> Finding:
         share = _exposed_share(evidence)
+        share = share if share is None else share * _part_of(sites, evidence)
         worst = sites[0]
         others = f" ({len(sites) - 1} more such lines)" if len(sites) > 1 else ""
         if share is None:
             severity, cost = Severity.INFO, "what that costs was not measured, since no trace tells"
         else:
-            severity = (
-                Severity.CRITICAL if share >= self.critical_share
-                else Severity.WARNING if share >= self.warning_share
-                else Severity.INFO
-            )  # fmt: skip
+            severity = self._severity(share)
             cost = f"the device idles for {100 * share:.0f} % of the time because the host waited for it"
         return Finding(
             rule=self.id(),
@@ -119,6 +160,23 @@ def _exposed_share(evidence: Evidence) -> float | None:
         return None
     shares = [device.sync_idle_share for device in evidence.breakdown.devices if device.sync_idle_share is not None]
     return max(shares, default=None)
+
+
+def _part_of(sites: list[SyncSite], evidence: Evidence) -> float:
+    """The part of the host's waiting for the device that these sites take."""
+    waiting = [] if evidence.syncs is None else [site for site in evidence.syncs.sites if site.device_type != "cpu"]
+    all_s = sum(site.s_per_step for site in waiting if site.owner != "perfwatch")
+    return min(1.0, sum(site.s_per_step for site in sites) / all_s) if all_s > 0 else 1.0
+
+
+def _numbers_of(waits: Waits) -> dict[str, object]:
+    return {
+        "waits_per_step": waits.per_step,
+        "steps_share": waits.steps_share,
+        "host_share": waits.host_share,
+        "call": waits.call,
+        "operator": waits.operator,
+    }
 
 
 def _calls(site: SyncSite) -> str:

@@ -20,10 +20,15 @@ class Rule:
     """Base of all rules.
 
     ``needs`` names the fields of :class:`Evidence` without which the rule can say nothing; when one of them
-    is None the rule is skipped and the reason is reported.
+    is None the rule is skipped and the reason is reported. Of ``needs_any`` one is enough.
+
+    ``symptom_of`` names, by id, the rules whose bottleneck can show as this one too. Where theirs explain at least
+    half of what a finding of this rule costs, it is not reported: the cause is.
     """
 
     needs: ClassVar[tuple[str, ...]] = ()
+    needs_any: ClassVar[tuple[str, ...]] = ()
+    symptom_of: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def id(cls) -> str:
@@ -35,8 +40,15 @@ class Rule:
         for name in self.needs:
             if getattr(evidence, name) is None:
                 return evidence.why_missing(name)
+        if self.needs_any and all(_is_absent(evidence, name) for name in self.needs_any):
+            return " and ".join(dict.fromkeys(evidence.why_missing(name) for name in self.needs_any))
         return None
 
     def check(self, evidence: Evidence) -> Iterable[Finding]:
         """Findings for this evidence; nothing when all is well. Called only if ``skip_reason`` gave None."""
         raise NotImplementedError
+
+
+def _is_absent(evidence: Evidence, name: str) -> bool:
+    value = getattr(evidence, name)
+    return value is None or value == ()

@@ -10,6 +10,7 @@ from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
 from lightning_perfwatch.measurements import HookTime
 from lightning_perfwatch.rules.rule import Rule
+from lightning_perfwatch.trace import annotation_at, stalls, window_of
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,9 @@ class SlowHook(Rule):
     How it is measured: Lightning announces each hook to its profiler, and the time between is taken exclusively, for
     every callback by name. The mean over the steady steps counts, so a hook that stalls every 50th step is found
     too. Hooks of validation and of checkpoints are not part of a step and are left out. On a GPU the share can't
-    exceed the share of the window in which the device idles, from the trace.
+    exceed the share of the window in which the device idles, from the trace. In a trace of which nothing else is
+    known it is the time in which the device idles while its host runs no operator and no call for a millisecond or
+    more; the label around it is named.
 
     Fix: do the work every N steps, move it to the end of the epoch or off the training thread; for a progress
     bar raise ``refresh_rate``, for logging raise ``Trainer(log_every_n_steps=...)``.
@@ -37,21 +40,30 @@ class SlowHook(Rule):
     min_ms_per_step: float = 0.5
     min_steps: int = 5
 
-    needs: ClassVar[tuple[str, ...]] = ("run", "hooks", "steps")
+    needs_any: ClassVar[tuple[str, ...]] = ("hooks", "trace")
 
     def skip_reason(self, evidence: Evidence) -> str | None:
         """As for all rules, and on a GPU without a trace of it."""
-        reason = super().skip_reason(evidence)
-        if reason is None and evidence.steps is not None and evidence.steps.num_steps < self.min_steps:
+        if evidence.run is None:
+            reason = super().skip_reason(evidence)
+            if reason is None and _stall_share(evidence) is None:
+                return "without a device and its host's calls in the trace nothing tells what stalls cost"
+            return reason
+        missing = next((name for name in ("hooks", "steps") if getattr(evidence, name) is None), None)
+        reason = None if missing is None else evidence.why_missing(missing)
+        if reason is None and evidence.steps and evidence.steps.num_steps < self.min_steps:
             return f"{evidence.steps.num_steps} steady steps are too few, {self.min_steps} are needed"
-        on_device = evidence.run is not None and evidence.run.device_is_asynchronous
+        on_device = evidence.run.device_is_asynchronous
         if reason is None and on_device and _idle_share(evidence) is None:
             return "a hook's time on the host costs only what the device idles, and no trace tells that"
         return reason
 
     def check(self, evidence: Evidence) -> Iterable[Finding]:
         """One finding for each hook that is slow."""
-        assert evidence.run is not None and evidence.hooks is not None and evidence.steps is not None
+        if evidence.run is None:
+            yield from self._stalls(evidence)
+            return
+        assert evidence.hooks is not None and evidence.steps is not None
         step_s = evidence.steps.mean_step_s
         most = _idle_share(evidence) if evidence.run.device_is_asynchronous else None
         for hook in evidence.hooks:
@@ -61,6 +73,27 @@ class SlowHook(Rule):
             share = share if most is None else min(share, most)
             if share >= self.warning_share and hook.s_per_step * 1e3 >= self.min_ms_per_step:
                 yield self._finding(hook, share, step_s)
+
+    def _stalls(self, evidence: Evidence) -> Iterable[Finding]:
+        """What a trace alone tells: the host is busy with something that the profiler does not see."""
+        share = _stall_share(evidence)
+        if evidence.trace is None or share is None or share < self.warning_share:
+            return
+        stretches = stalls(evidence.trace, window_of(evidence.trace))
+        longest = stretches[(stretches[:, 1] - stretches[:, 0]).argsort()[::-1][:_FEW]]
+        label = annotation_at(evidence.trace, longest.mean(axis=1))
+        longest_s = float((longest[0, 1] - longest[0, 0]) / 1e6) if len(longest) else 0.0
+        yield Finding(
+            rule=self.id(),
+            severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
+            share=share,
+            summary=f"The GPU idles for {100 * share:.0f} % of the time while the host runs neither an operator nor a "
+            f"launch, up to {longest_s * 1e3:.0f} ms at a time" + (f", inside {label!r}." if label else "."),
+            advice="Look at what the host does there beside torch (a callback, a sleep, a lock, I/O, logging): do it "
+            "every 50 steps or on another thread; a trace with with_stack=True names the line.",
+            where=Where(op=label),
+            evidence={"stall_idle_share": share, "longest_s": longest_s, "label": label},
+        )
 
     def _finding(self, hook: HookTime, share: float, step_s: float) -> Finding:
         rare = f", up to {hook.max_s * 1e3:.0f} ms at a time" if hook.max_s > _RARE * hook.s_per_step else ""
@@ -93,6 +126,14 @@ def _advice(hook: HookTime) -> str:
     if hook.max_s > _RARE * hook.s_per_step:
         return "Make its work cheaper or rarer, or move it off the training thread."
     return f"Do its work every 50 steps (if batch_idx % 50: return) or once an epoch, not in each {hook.hook}."
+
+
+_FEW = 20
+
+
+def _stall_share(evidence: Evidence) -> float | None:
+    devices = () if evidence.breakdown is None else evidence.breakdown.devices
+    return max((device.stall_idle_share for device in devices if device.stall_idle_share is not None), default=None)
 
 
 def _idle_share(evidence: Evidence) -> float | None:

@@ -3,31 +3,54 @@
 Nothing here knows torch, rules or reports; a trace of any origin is only numbers and names.
 """
 
-from lightning_perfwatch.trace.breakdown import Breakdown, DeviceBreakdown, breakdown
+from lightning_perfwatch.trace.breakdown import Breakdown, DeviceBreakdown, breakdown, longest_communication
+from lightning_perfwatch.trace.copying import CopyCost, copy_costs
+from lightning_perfwatch.trace.filling import filled_share
 from lightning_perfwatch.trace.host_breakdown import HostBreakdown, host_breakdown
+from lightning_perfwatch.trace.idle import stalls
+from lightning_perfwatch.trace.launches import Launches, launches_in_steps
+from lightning_perfwatch.trace.loops import Loops, host_loops
 from lightning_perfwatch.trace.operators import OpTotal, calls_per_step, top_launchers, top_ops
+from lightning_perfwatch.trace.places import CodePlace, annotation_at, code_place
 from lightning_perfwatch.trace.reader import TraceError, read_trace
 from lightning_perfwatch.trace.step_breakdown import StepBreakdown, step_breakdowns
 from lightning_perfwatch.trace.step_rows import DeviceStep, HostStep, device_steps, host_steps
 from lightning_perfwatch.trace.trace import Trace
+from lightning_perfwatch.trace.waiting import Waits, waits_in_steps
+from lightning_perfwatch.trace.window import window_of
 
 __all__ = [
     "Breakdown",
+    "CodePlace",
+    "CopyCost",
     "DeviceBreakdown",
     "DeviceStep",
     "HostBreakdown",
     "HostStep",
+    "Launches",
+    "Loops",
     "OpTotal",
     "StepBreakdown",
     "Trace",
     "TraceError",
+    "Waits",
+    "annotation_at",
     "breakdown",
     "calls_per_step",
+    "code_place",
+    "copy_costs",
     "device_steps",
+    "filled_share",
     "host_breakdown",
+    "host_loops",
     "host_steps",
+    "launches_in_steps",
+    "longest_communication",
     "read_trace",
+    "stalls",
     "step_breakdowns",
     "top_launchers",
     "top_ops",
+    "waits_in_steps",
+    "window_of",
 ]

@@ -131,3 +131,11 @@ def _per_step(trace: Trace, num_kernels: int) -> float | None:
 
 def _part(causes: IdleCauses | None, name: str, window: Window) -> float | None:
     return float(getattr(causes, name).sum()) / window.dur_us if causes is not None else None
+
+
+def longest_communication(trace: Trace) -> str | None:
+    """Name of the communication kernel that takes most time in all; None where there is none."""
+    kernels = trace.kernels.take(communication_kernels(trace))
+    if len(kernels) == 0:
+        return None
+    return trace.names[int(np.argmax(np.bincount(kernels.name, kernels.dur_us)))]

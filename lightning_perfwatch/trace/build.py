@@ -16,6 +16,7 @@ from lightning_perfwatch.trace.columns import (
     Copies,
     DeviceSpans,
     Fills,
+    Kernels,
     Kind,
     Operators,
     Runtime,
@@ -48,6 +49,7 @@ _DTYPES: dict[str, npt.DTypeLike] = {
     "memory_device": np.int32,
     "allocated_bytes": np.int64,
     "reserved_bytes": np.int64,
+    "blocks_per_sm": np.float64,
 }
 _ALWAYS = ("name", "tid", "start_us", "dur_us")
 Columns = dict[str, npt.NDArray[Any]]
@@ -78,7 +80,7 @@ def build_trace(path: Path, metadata: dict[str, Any], collected: Collector, left
         steps=steps,
         device_steps=annotated_steps(device, names),
         ops=ops,
-        kernels=_device_spans(columns[Kind.KERNEL]),
+        kernels=Kernels(**columns[Kind.KERNEL]),
         copies=_copies(columns[Kind.COPY], names),
         fills=_fills(columns[Kind.FILL]),
         runtime=Runtime(**columns[Kind.RUNTIME]),

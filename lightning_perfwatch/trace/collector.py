@@ -21,11 +21,12 @@ _ON_DEVICE = ("correlation", "device", "stream")
 # Which arguments become columns, by kind.
 ARGUMENTS: dict[Kind, tuple[str, ...]] = {
     Kind.RUNTIME: ("correlation",),
-    Kind.KERNEL: _ON_DEVICE,
+    Kind.KERNEL: (*_ON_DEVICE, "blocks_per_sm"),
     Kind.COPY: (*_ON_DEVICE, "bytes"),
     Kind.FILL: (*_ON_DEVICE, "bytes"),
     Kind.MEMORY: ("allocation_bytes", "device_type", "memory_device", "allocated_bytes", "reserved_bytes"),
 }
+_FLOATS = ("blocks_per_sm",)
 # Texts of operators, kept as ids into `Collector.inputs`.
 INPUTS = ("dims", "types", "hierarchy")
 _NO_ARGS = Args()
@@ -191,6 +192,10 @@ def _arguments(events: list[Event], keys: tuple[str, ...]) -> dict[str, npt.NDAr
     columns: dict[str, npt.NDArray[np.generic]] = {}
     for key in keys:
         values = list(map(attrgetter(key), args))
+        if key in _FLOATS:
+            sane = [np.nan if value is None or not abs(value) < 2**63 else value for value in values]
+            columns[key] = np.array(sane, np.float64)
+            continue
         try:
             columns[key] = np.array(values, np.int64)
         except (TypeError, OverflowError):

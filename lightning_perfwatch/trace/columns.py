@@ -138,6 +138,13 @@ class DeviceSpans(Spans):
 
 
 @dataclass(frozen=True, eq=False)
+class Kernels(DeviceSpans):
+    """Kernels; `blocks_per_sm` is the size of the grid over the device's multiprocessors, NaN where not told."""
+
+    blocks_per_sm: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Fills(DeviceSpans):
     """Memory fills (memset)."""
 

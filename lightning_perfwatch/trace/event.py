@@ -18,6 +18,7 @@ class Args(msgspec.Struct, gc=False):
     reserved_bytes: int | None = msgspec.field(name="Total Reserved", default=ABSENT)
     memory_device: int | None = msgspec.field(name="Device Id", default=ABSENT)
     device_type: int | None = msgspec.field(name="Device Type", default=ABSENT)
+    blocks_per_sm: float | None = msgspec.field(name="blocks per SM", default=None)
     dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOTHING)
     types: msgspec.Raw = msgspec.field(name="Input type", default=NOTHING)
     hierarchy: msgspec.Raw = msgspec.field(name="Module Hierarchy", default=NOTHING)
@@ -65,6 +66,7 @@ def _lenient_args(args: dict[object, object]) -> Args:
         reserved_bytes=_integer(args.get("Total Reserved")),
         memory_device=_integer(args.get("Device Id")),
         device_type=_integer(args.get("Device Type")),
+        blocks_per_sm=_number(args.get("blocks per SM")),
         dims=_text(args.get("Input Dims")),
         types=_text(args.get("Input type")),
         hierarchy=_text(args.get("Module Hierarchy")),

@@ -100,7 +100,7 @@ def _parts(
 ) -> IdleCauses:
     """What is neither the data's nor a synchronisation's is a stall, slow launching, or not the host's."""
     start, end = edges
-    stall = np.minimum(late - sync, _covered(_stalls(trace, window), start, end))
+    stall = np.minimum(late - sync, _covered(stalls(trace, window), start, end))
     return IdleCauses(data, sync, stall, late - sync - stall, end - start - data - late)
 
 
@@ -135,7 +135,7 @@ def find_gaps(trace: Trace, work: DeviceSpans, window: Window) -> Gaps:
     )
 
 
-def _stalls(trace: Trace, window: Window) -> Floats:
+def stalls(trace: Trace, window: Window) -> Floats:
     """Where no thread of the host ran an operator or a call for long: a hook, a sleep, logging, I/O."""
     active = np.concatenate((trace.ops.intervals, trace.runtime.intervals, trace.dataloader.intervals))
     quiet = subtract(np.array([[window.start_us, window.end_us]]), active)

@@ -19,6 +19,7 @@ from lightning_perfwatch.trace.columns import (
     DeviceSpans,
     Fills,
     Ints,
+    Kernels,
     Operators,
     Runtime,
     Spans,
@@ -67,7 +68,7 @@ class Trace:
     steps: Steps
     device_steps: Steps
     ops: Operators
-    kernels: DeviceSpans
+    kernels: Kernels
     copies: Copies
     fills: Fills
     runtime: Runtime

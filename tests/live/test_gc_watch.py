@@ -19,29 +19,31 @@ def watch() -> Iterator[GcWatch]:
 
 
 def generation(watch: GcWatch, number: int) -> GcPauses:
-    pauses = watch.pauses()
+    pauses = watch.pauses(0.001)
     assert pauses is not None
     return pauses[number]
 
 
 def test_without_a_step_nothing_is_known(watch: GcWatch) -> None:
     gc.collect()
-    assert watch.pauses() is None
+    assert watch.pauses(0.001) is None
 
 
 def test_steps_without_a_collection_have_none(watch: GcWatch) -> None:
-    watch.step_ended(1_000_000, counts=True)
-    assert [(one.num_collections, one.total_s, one.step_s) for one in watch.pauses() or ()] == [(0, 0.0, 0.001)] * 3
+    watch.step_ended(counts=True)
+    assert [(one.num_collections, one.total_s, one.step_s) for one in watch.pauses(0.001) or ()] == [
+        (0, 0.0, 0.001)
+    ] * 3
 
 
 def test_a_collection_belongs_to_the_step_in_which_it_was(watch: GcWatch) -> None:
     gc.collect()
-    watch.step_ended(1_000_000, counts=False)
+    watch.step_ended(counts=False)
     gc.collect()
     gc.collect(0)
-    watch.step_ended(2_000_000, counts=True)
+    watch.step_ended(counts=True)
     oldest = generation(watch, 2)
-    assert (oldest.num_collections, oldest.num_steps, oldest.step_s) == (1, 1, 0.002)
+    assert (oldest.num_collections, oldest.num_steps, oldest.step_s) == (1, 1, 0.001)
     assert 0 < oldest.max_s == oldest.total_s
     assert generation(watch, 0).num_collections == 1
     assert generation(watch, 1).num_collections == 0
@@ -52,7 +54,7 @@ def test_a_call_of_the_collector_is_told_by_its_line(watch: GcWatch) -> None:
         gc.collect()
 
     collect()
-    watch.step_ended(1_000_000, counts=True)
+    watch.step_ended(counts=True)
     found = generation(watch, 2)
     assert (found.num_called, found.file, found.line) == (1, __file__, collect.__code__.co_firstlineno + 1)
     assert found.called_s == found.total_s
@@ -68,8 +70,8 @@ def test_a_collection_that_nobody_called_for_has_no_line(watch: GcWatch) -> None
         gc.disable()
         gc.set_threshold(*threshold)
     assert len(kept) == 2000
-    watch.step_ended(1_000_000, counts=True)
-    pauses = watch.pauses()
+    watch.step_ended(counts=True)
+    pauses = watch.pauses(0.001)
     assert pauses is not None
     assert sum(one.num_collections for one in pauses) > 0
     assert all((one.num_called, one.file, one.line) == (0, None, None) for one in pauses)

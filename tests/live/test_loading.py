@@ -17,12 +17,13 @@ from lightning_perfwatch.measurements import LoaderInfo, LoadProbe
 from tests.live.factories import HostClock
 
 SAMPLE_MS, COLLATE_MS = 4.0, 30.0
-CLOCK = HostClock()
+CLOCK, CPU_CLOCK = HostClock(), HostClock()
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lightning_perfwatch.live.loading.perf_counter_ns", CLOCK)
+    monkeypatch.setattr("lightning_perfwatch.live.loading.thread_time_ns", CPU_CLOCK)
 
 
 class Samples(Dataset[torch.Tensor]):
@@ -267,3 +268,15 @@ def test_a_collate_function_has_a_name_whatever_it_is(collate: Any, name: str) -
 def test_what_is_no_data_loader_has_a_kind_and_nothing_has_none() -> None:
     assert describe_loader([1, 2]) == LoaderInfo(kind="list")
     assert describe_loader(None) is None
+
+
+def test_the_probe_tells_how_much_of_the_loading_is_computing() -> None:
+    class Decoding(Samples):
+        def __getitem__(self, index: int) -> torch.Tensor:
+            CPU_CLOCK.pass_ms(3.0)
+            return super().__getitem__(index)
+
+    probe = watched(loader_of(Decoding(), collate=default_collate), num_batches=2)
+    assert probe is not None
+    assert probe.cpu_s == pytest.approx(4 * 3.0 / 1e3)
+    assert probe.fetch_s == pytest.approx(4 * SAMPLE_MS / 1e3, abs=1e-4)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch
 from lightning.fabric.utilities.apply_func import convert_tensors_to_scalars
 
 import lightning_perfwatch
-from lightning_perfwatch.live.owners import find_owner
+from lightning_perfwatch.live.owners import find_owner, users_frame
 from tests.live.test_syncs import ONE, audited, only_site
 
 pytestmark = pytest.mark.usefixtures("nothing_compiled")
@@ -114,3 +115,19 @@ def test_perfwatchs_own_calls_are_its_own() -> None:
     site = only_site(lambda: own(ONE))
 
     assert (site.owner, site.file, site.line) == ("perfwatch", None, None)
+
+
+def test_the_users_frame_is_the_innermost_of_theirs_unless_lightning_lies_between() -> None:
+    frame = sys._getframe()
+    assert users_frame(frame) == (frame.f_code, frame.f_lineno)
+    assert users_frame(None) is None
+    seen: list[object] = []
+    torch.utils._pytree.tree_map(lambda _: seen.append(users_frame(sys._getframe(1))), [1])
+    lambdas_caller = seen[0]
+    assert isinstance(lambdas_caller, tuple)
+    assert lambdas_caller[0] is frame.f_code
+    code = compile("def call(function): return function()", str(torch.optim.__file__), "exec")
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    scope["call"](lambda: seen.append(users_frame(sys._getframe(1))))
+    assert seen[-1] is None, "an optimizer lies between"

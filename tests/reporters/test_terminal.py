@@ -134,6 +134,12 @@ def test_the_gain_is_told_where_there_is_one(share: float | None, cost: str) -> 
     assert lines_with(text, "WARNING") == [f"  WARNING   dataloader-starvation  {cost}"]
 
 
+def test_what_lies_between_steps_is_a_part_of_the_run() -> None:
+    text = terminal.render(report(findings=(finding(share=0.5, share_of="run"),)))
+
+    assert lines_with(text, "WARNING") == ["  WARNING   dataloader-starvation  50 % of the run, up to 2.0x faster"]
+
+
 def test_findings_stand_in_the_order_of_the_report() -> None:
     found = (finding(severity=Severity.CRITICAL, rule="b"), finding(rule="a"), finding(rule="c", share=None))
     text = terminal.render(report(findings=found))

@@ -157,3 +157,33 @@ def test_the_callback_travels_to_spawned_processes(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     assert run.stdout.endswith("DONE\n")
     assert [list(steps_of(path)) for path in trace_files(tmp_path / "perfwatch")] == [[2, 3, 4]]
+
+
+STRAGGLING = """
+import json
+from lightning.pytorch.strategies import DDPStrategy
+from lightning_perfwatch import PerfWatch
+from tests.reports.harness import SHORT, Module, fit, loader
+
+class LateData(Module):
+    def train_dataloader(self):
+        return loader(num_batches=20, load_s=0.03 * self.trainer.global_rank)
+
+if __name__ == "__main__":
+    watch = PerfWatch(schedule=SHORT, quiet=True)
+    strategy = DDPStrategy(process_group_backend="gloo")
+    used = fit(
+        watch, LateData(), train=False, accelerator="cpu", devices=2, strategy=strategy, logger=False,
+        use_distributed_sampler=False, default_root_dir="straggling",
+    )
+    if used.global_rank == 0:
+        late = [one for one in watch.report.findings if one.rule == "straggler-rank"]
+        print("OUTCOMES" + json.dumps([[one.where.rank, one.evidence["part"], one.severity.value] for one in late]))
+"""
+
+
+def test_the_rank_whose_data_is_late_is_named(tmp_path: Path) -> None:
+    """Traceml PR#149 (62): on the other rank the same time looks like a long backward pass."""
+    run = run_script(STRAGGLING, tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout.partition("OUTCOMES")[2]) == [[1, "data_wait", "critical"]]

@@ -117,7 +117,7 @@ def test_the_start_of_an_epoch_is_no_steady_wait_for_data() -> None:
     assert wall_s["epoch_start"] >= 0.9 * sum(start.iterator_s for start in starts), "no part of any step"
     assert watch.report is not None
     (finding,) = [finding for finding in watch.report.findings if "num_epochs" in finding.evidence]
-    assert finding.rule == "dataloader-starvation" and finding.evidence["num_epochs"] == 4
+    assert finding.rule == "worker-restart" and finding.evidence["num_epochs"] == 4
     assert "persistent_workers=True" in finding.advice
 
 

@@ -15,6 +15,8 @@ from lightning_perfwatch.measurements import (
     HookTime,
     LoaderInfo,
     LoadProbe,
+    Pauses,
+    RankSummary,
     RunInfo,
     StepTimes,
     SyncSite,
@@ -75,6 +77,16 @@ def epoch_starts(*seconds: float) -> tuple[EpochStart, ...]:
     return tuple(EpochStart(epoch, iterator_s=spent, first_wait_s=0.0) for epoch, spent in enumerate(seconds))
 
 
+def pauses(**changes: Any) -> Pauses:
+    return replace(Pauses(num_validations=2, num_checkpoints=3), **changes)
+
+
+def rank_summary(rank: int, waiting_s: float = 0.03, **own_s: float) -> RankSummary:
+    """A rank of steps of 100 ms, of which it waits ``waiting_s`` for others."""
+    parts = {"data_wait": 0.001, "transfer": 0.001, "forward": 0.06, "optimizer": 0.01, **own_s}
+    return RankSummary(rank, "node", None, None, 0.1, 0.01, num_steps=20, own_s=parts, waiting_s=waiting_s)
+
+
 def evidence(**changes: Any) -> Evidence:
     """A healthy run on a CPU."""
     healthy = Evidence(
@@ -84,11 +96,9 @@ def evidence(**changes: Any) -> Evidence:
         loader=loader(),
         syncs=SyncSites(num_steps=2),
         epoch_starts=epoch_starts(0.001),
-        wall_s={"training": 2.0, "epoch_start": 0.001},
+        wall_s={"training": 2.0, "validation": 0.05, "checkpoint": 0.02, "epoch_start": 0.001, "capture": 0.5},
+        pauses=pauses(),
         gc=tuple(GcPauses(generation, 0, 0.0, 0.0, num_steps=20, step_s=2.0) for generation in range(3)),
         compilations=(),
     )
     return replace(healthy, **changes)
-
-
-__all__ = ["SyncSites", "epoch_starts", "evidence", "hook_time", "loader", "on_gpu", "probe", "run_info", "step_times"]

@@ -9,12 +9,25 @@ import numpy as np
 import pytest
 
 from lightning_perfwatch.diagnosis import diagnose
-from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
 from lightning_perfwatch.measurements import PHASES, StepTimes, SyncSites
 from lightning_perfwatch.rules import Rule, all_rules
+from lightning_perfwatch.trace import Trace
 from tests.rules.factories import evidence, hook_time, loader, on_gpu, step_times, sync_site
+from tests.trace.factories import call, kernel, op, step, trace
 
 RULES = list(all_rules().values())
+TRACES = {
+    "nothing but an event": trace(op(0, 0)),
+    "steps of no length": trace(step(1, 0, 0), step(2, 0, 0), op(0, 0), kernel(0, 0, correlation=1), call(0, 0)),
+    "a device without calls": trace(step(1, 0, 100), kernel(1, 99)),
+    "a busy device": trace(
+        *(step(number, 100 * number, 100) for number in range(3)),
+        *(call(100 * number + 1, 2, correlation=number + 1) for number in range(3)),
+        *(kernel(100 * number + 3, 100, correlation=number + 1) for number in range(3)),
+    ),
+    "a busy host": trace(*(step(number, 100 * number, 100) for number in range(3)), op(0, 300)),
+}
 PAGE_PARTS = ("What it is:", "Why it costs:", "How it is measured:", "Fix:", "Silent when:")
 
 
@@ -35,7 +48,14 @@ class TestEveryRule:
             rule.anything = 1  # type: ignore[attr-defined]
 
     def test_needs_evidence_that_exists(self, kind: type[Rule]) -> None:
-        assert set(kind.needs) <= {field.name for field in dataclasses.fields(Evidence)}
+        assert {*kind.needs, *kind.needs_any} <= {field.name for field in dataclasses.fields(Evidence)}
+        assert kind.needs or kind.needs_any
+
+    def test_is_no_symptom_of_its_own_symptoms(self, kind: type[Rule]) -> None:
+        rules = all_rules()
+        assert kind.id() not in kind.symptom_of
+        for cause in kind.symptom_of:
+            assert cause not in rules or kind.id() not in rules[cause].symptom_of
 
     def test_is_skipped_with_a_reason_when_nothing_was_measured(self, kind: type[Rule]) -> None:
         reason = kind().skip_reason(Evidence())
@@ -43,7 +63,15 @@ class TestEveryRule:
         assert not reason.endswith(".")
 
     def test_is_silent_on_a_healthy_run(self, kind: type[Rule]) -> None:
-        assert list(kind().check(evidence())) == []
+        assert diagnose(evidence(), [kind()]).findings == ()
+
+    @pytest.mark.parametrize("recorded", TRACES.values(), ids=TRACES.keys())
+    def test_survives_any_trace_and_is_silent_where_it_shows_nothing(self, kind: type[Rule], recorded: Trace) -> None:
+        bare = diagnose(Evidence(trace=recorded, missing=TRACE_ALONE), [kind()])
+        live = diagnose(evidence(trace=recorded), [kind()])
+        for found in (bare, live):
+            assert found.findings == ()
+            assert not any("failed" in reason for reason in found.skipped.values())
 
     def test_survives_steps_of_no_length(self, kind: type[Rule]) -> None:
         nothing = StepTimes(np.zeros((5, len(PHASES))))
@@ -63,10 +91,10 @@ def test_ids_are_the_names_of_the_modules() -> None:
     assert all(kind.__module__.endswith(rule_id.replace("-", "_")) for rule_id, kind in all_rules().items())
 
 
-def test_a_healthy_run_has_no_findings_and_no_skipped_rule() -> None:
+def test_a_healthy_run_has_no_findings_and_skips_what_needs_a_trace_or_other_ranks() -> None:
     found = diagnose(evidence())
     assert found.findings == ()
-    assert found.skipped == {}
+    assert set(found.skipped.values()) <= {"no trace was recorded", "one process tells nothing of the others"}
 
 
 def test_findings_say_one_sentence_and_one_advice() -> None:

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.diagnosis import diagnose
+from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
 from lightning_perfwatch.finding import Finding, Severity
 from lightning_perfwatch.rules.dataloader_starvation import DataloaderStarvation
 from tests.rules.factories import epoch_starts, evidence, loader, on_gpu, probe, run_info, step_times
+from tests.trace.factories import Json, annotation, call, kernel, op, step, trace
 
 
 def check(found: Evidence) -> list[Finding]:
@@ -118,27 +120,91 @@ def test_on_a_gpu_the_device_clock_counts() -> None:
     assert check(evidence(steps=hidden, run=on_gpu())) == []
 
 
-class TestWorkersStartedAnew:
-    def ill(self, **changes: object) -> Evidence:
-        settings: dict[str, object] = {
-            "loader": loader(num_workers=4),
-            "epoch_starts": epoch_starts(0.5, 0.5, 0.5),
-            "wall_s": {"training": 6.0, "epoch_start": 1.5},
-        }
-        return evidence(**{**settings, **changes})
+def test_short_epochs_that_start_workers_anew_are_the_cause() -> None:
+    restarting = evidence(
+        steps=step_times(data_wait=20.0),
+        loader=loader(num_workers=4),
+        epoch_starts=epoch_starts(0.5, 0.5, 0.5),
+        wall_s={"training": 4.0, "epoch_start": 1.5},
+    )
+    assert [finding.rule for finding in diagnose(restarting).findings] == ["worker-restart"]
 
-    def test_is_found(self) -> None:
-        (finding,) = check(self.ill())
-        assert finding.share == pytest.approx(1.0 / 7.5, abs=0.001)
-        assert "persistent_workers=True" in finding.advice
-        assert "4 workers anew in each epoch takes 0.50 s" in finding.summary
 
-    def test_is_no_matter_with_persistent_workers_or_none(self) -> None:
-        assert check(self.ill(loader=loader(num_workers=4, persistent_workers=True))) == []
-        assert check(self.ill(loader=loader(num_workers=0))) == []
+@pytest.mark.parametrize(
+    ("cpu_s", "said"), [(0.095, "95 % of it computing"), (0.01, "90 % of it waiting"), (0.05, None), (None, None)]
+)
+def test_says_whether_the_cpu_computes_or_a_disk_is_waited_for(cpu_s: float | None, said: str | None) -> None:
+    summary = check(starving(load_probe=probe(fetch_s=0.1, collate_s=0.0, cpu_s=cpu_s)))[0].summary
+    assert (said is None and "of it" not in summary) or (said is not None and said in summary)
 
-    def test_is_no_matter_in_a_single_epoch(self) -> None:
-        assert check(self.ill(epoch_starts=epoch_starts(5.0))) == []
 
-    def test_is_no_matter_in_long_epochs(self) -> None:
-        assert check(self.ill(wall_s={"training": 100.0, "epoch_start": 1.5})) == []
+class TestWhatWorkersCanHide:
+    """150 ms of loading beside 99.7 ms of training: two workers."""
+
+    def share(self, cpu_s: float | None, **run: object) -> float | None:
+        known = probe(fetch_s=0.15, collate_s=0.0, cpu_s=cpu_s)
+        (finding,) = check(starving(wait_ms=150.0, load_probe=known, run=run_info(num_cpus=2, **run)))
+        return finding.share
+
+    def test_is_all_where_loading_only_waits(self) -> None:
+        assert self.share(0.0) == pytest.approx(150 / 249.7, rel=1e-3)
+        assert self.share(None) == pytest.approx(150 / 249.7, rel=1e-3)
+
+    def test_is_less_where_workers_need_the_cpus_of_training(self) -> None:
+        left_ms = 0.8 * 99.7 + 150 / 2 - 99.7
+        assert self.share(0.15) == pytest.approx((150 - left_ms) / 249.7, rel=1e-3)
+
+    def test_is_all_where_training_leaves_a_cpu_free_or_runs_on_a_gpu(self) -> None:
+        assert self.share(0.15, num_threads=1) == pytest.approx(150 / 249.7, rel=1e-3)
+        known = probe(fetch_s=0.15, collate_s=0.0, cpu_s=0.15)
+        on_device = starving(wait_ms=150.0, load_probe=known, run=on_gpu(num_cpus=2))
+        assert check(on_device)[0].share == pytest.approx(150 / 249.7, rel=1e-3)
+
+    def test_is_less_where_there_are_too_few_cpus(self) -> None:
+        (finding,) = check(starving(wait_ms=1000.0, run=run_info(num_cpus=2)))
+        assert finding.share == pytest.approx((1000 - (500 - 99.7)) / 1099.7, rel=1e-3)
+
+
+SINGLE = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+class TestInABareTrace:
+    def bare(self, *events: Json) -> Evidence:
+        return Evidence(trace=trace(*events), missing=TRACE_ALONE)
+
+    def on_device(self, fetch_us: float, name: str = SINGLE) -> Evidence:
+        """Steps of 10 ms in which the device has nothing to do while data is fetched."""
+        events: list[Json] = []
+        for number in range(4):
+            begin = 10_000.0 * number
+            events += [step(number, begin, 10_000), annotation(name, begin, fetch_us)]
+            events += [call(begin + fetch_us, 10, correlation=number + 1)]
+            events += [kernel(begin + fetch_us + 10, 9_990 - fetch_us, correlation=number + 1)]
+        return self.bare(*events)
+
+    def test_idle_time_of_the_device_under_the_loader_counts(self) -> None:
+        (finding,) = check(self.on_device(4_000))
+        assert finding.severity is Severity.CRITICAL
+        assert finding.share == pytest.approx(0.4, abs=0.01)
+        assert "num_workers=0 loads every batch in the training process" in finding.summary
+        assert "4.0 ms for each batch" in finding.summary
+        assert "num_workers=1 in" in finding.advice
+        assert finding.where.op == "_SingleProcessDataLoaderIter"
+
+    def test_workers_that_starve_are_known_by_the_iterator(self) -> None:
+        (finding,) = check(self.on_device(4_000, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"))
+        assert "the workers can't keep up" in finding.summary
+        assert finding.advice.startswith("Raise num_workers")
+
+    def test_silent_when_fetching_is_quick_or_hidden(self) -> None:
+        assert check(self.on_device(400)) == []
+        assert check(self.on_device(1_500)) == [], "a worker could not hand it over much faster"
+
+    def test_without_a_device_the_host_waits(self) -> None:
+        steps = [step(number, 10_000.0 * number, 10_000) for number in range(4)]
+        waits = [annotation(SINGLE, 10_000.0 * number, 3_000) for number in range(4)]
+        (finding,) = check(self.bare(*steps, *waits))
+        assert finding.share == pytest.approx(0.3)
+
+    def test_skipped_where_no_loader_is_seen(self) -> None:
+        assert DataloaderStarvation().skip_reason(self.bare(op(0, 10))) == "the trace has no event of a data loader"

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
 from lightning_perfwatch.finding import Finding, Severity
 from lightning_perfwatch.measurements import SyncSite, SyncSites
 from lightning_perfwatch.rules.host_sync import HostSync
 from lightning_perfwatch.trace import read_trace
 from tests.rules.factories import evidence, on_gpu, sync_site
+from tests.trace.factories import Json, call, frame, kernel, op, step, trace
 
 TRACES = Path(__file__).parents[2].parent / "shared" / "traces"
 
@@ -103,3 +104,36 @@ class TestOnAGpu:
         (finding,) = check(audited(*sites, run=on_gpu()))
         assert "1 more such lines" in finding.summary
         assert [site["line"] for site in finding.evidence["sites"]] == [3, 5]
+
+
+class TestInABareTrace:
+    def waiting(self, idle_us: float, *more: Json) -> Evidence:
+        """Steps of 1000 µs: the host waits for a kernel of 600 µs and comes back with the rest ``idle_us`` later."""
+        events: list[Json] = []
+        for number in range(4):
+            begin, first = 1000.0 * number, 10 * number + 1
+            again = begin + 615 + idle_us
+            events += [step(number, begin, 1000), op(begin, 990, "aten::item")]
+            events += [call(begin + 10, 5, correlation=first), kernel(begin + 15, 600, correlation=first)]
+            events.append(call(begin + 20, again - begin - 20, "cudaStreamSynchronize"))
+            events += [call(again, 5, correlation=first + 2), kernel(again + 5, 380 - idle_us, correlation=first + 2)]
+        return Evidence(trace=trace(*events, *more), missing=TRACE_ALONE)
+
+    def test_the_exposed_idle_time_is_the_cost(self) -> None:
+        (finding,) = check(self.waiting(300))
+        assert finding.severity is Severity.CRITICAL
+        assert finding.share == pytest.approx(0.3, abs=0.02)
+        assert "waits for the GPU 1 times per step, mostly in aten::item" in finding.summary
+        assert finding.where.op == "aten::item"
+
+    def test_it_is_information_where_it_costs_little_and_nothing_where_it_costs_nothing(self) -> None:
+        assert [finding.severity for finding in check(self.waiting(20))] == [Severity.INFO]
+        assert check(self.waiting(3)) == []
+
+    def test_stacks_tell_the_line(self) -> None:
+        (finding,) = check(self.waiting(300, frame("train.py(31): training_step", 0, 4000)))
+        assert (finding.where.file, finding.where.line) == ("train.py", 31)
+
+    def test_skipped_without_a_device(self) -> None:
+        host_only = Evidence(trace=trace(step(1, 0, 100), op(0, 50, "aten::item")), missing=TRACE_ALONE)
+        assert "without a device" in str(HostSync().skip_reason(host_only))

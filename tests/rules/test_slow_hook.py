@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
 from lightning_perfwatch.finding import Finding, Severity
 from lightning_perfwatch.rules.slow_hook import SlowHook
 from tests.rules.factories import evidence, hook_time, on_gpu, run_info, step_times
+from tests.trace.factories import Json, annotation, call, kernel, op, step, trace
 
 
 def check(found: Evidence) -> list[Finding]:
@@ -64,3 +65,33 @@ def test_a_rare_stall_is_not_advised_to_be_rare() -> None:
 
 def test_on_a_gpu_it_cannot_judge_without_a_trace() -> None:
     assert "no trace tells" in str(SlowHook().skip_reason(evidence(run=on_gpu())))
+
+
+class TestInABareTrace:
+    def stalling(self, stall_us: float, *more: Json) -> Evidence:
+        """Steps of 10 ms in which the host does nothing that is seen before it launches the rest."""
+        events: list[Json] = []
+        for number in range(3):
+            begin = 10_000.0 * number
+            work_us = 10_000 - stall_us
+            events += [step(number, begin, 10_000), call(begin + stall_us, 10, correlation=number + 1)]
+            events += [
+                op(begin + stall_us, work_us),
+                kernel(begin + stall_us + 10, work_us - 10, correlation=number + 1),
+            ]
+        return Evidence(trace=trace(*events, *more), missing=TRACE_ALONE)
+
+    def test_a_host_that_is_busy_elsewhere_is_found_with_the_label_around_it(self) -> None:
+        labels = [annotation("my callback", 10_000.0 * number, 4_500) for number in range(3)]
+        (finding,) = check(self.stalling(4_000, *labels))
+        assert finding.severity is Severity.CRITICAL
+        assert finding.share == pytest.approx(0.4, abs=0.02)
+        assert "up to 4 ms at a time, inside 'my callback'." in finding.summary
+        assert finding.where.op == "my callback"
+
+    def test_silent_when_it_is_never_away_for_a_millisecond(self) -> None:
+        assert check(self.stalling(900)) == []
+
+    def test_skipped_without_a_device(self) -> None:
+        host_only = Evidence(trace=trace(step(1, 0, 100), op(0, 50)), missing=TRACE_ALONE)
+        assert "without a device" in str(SlowHook().skip_reason(host_only))

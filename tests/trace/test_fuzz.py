@@ -11,12 +11,21 @@ import pytest
 
 from lightning_perfwatch.trace import (
     TraceError,
+    annotation_at,
     breakdown,
+    copy_costs,
+    filled_share,
     host_breakdown,
+    host_loops,
+    launches_in_steps,
+    longest_communication,
     read_trace,
+    stalls,
     step_breakdowns,
     top_launchers,
     top_ops,
+    waits_in_steps,
+    window_of,
 )
 from tests.trace.factories import document, frame, memory, phase
 from tests.trace.mutations import mutate
@@ -47,6 +56,13 @@ def analyse(path: Path) -> None:
     host_breakdown(recorded)
     top_launchers(recorded)
     top_launchers(recorded, by="module")
+    copy_costs(recorded)
+    launches_in_steps(recorded)
+    waits_in_steps(recorded)
+    host_loops(recorded)
+    filled_share(recorded, 0)
+    annotation_at(recorded, stalls(recorded, window_of(recorded)).mean(axis=1))
+    longest_communication(recorded)
 
 
 def assert_report_or_sentence(content: bytes, folder: Path) -> None:

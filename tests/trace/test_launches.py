@@ -1,0 +1,35 @@
+import pytest
+
+from lightning_perfwatch.trace import launches_in_steps
+from tests.trace.factories import call, frame, kernel, op, optimizer_step, step, trace
+
+
+def test_without_launched_kernels_nothing_is_known() -> None:
+    assert launches_in_steps(trace(step(1, 0, 100), op(0, 50))) is None
+    assert launches_in_steps(trace(step(1, 0, 100), kernel(0, 50))) is None
+
+
+def test_who_launches_most() -> None:
+    recorded = trace(
+        step(1, 0, 100),
+        frame("net.py(4): forward", 0, 60),
+        frame("nn.Module: Linear_0", 5, 20), op(10, 10), call(12, 2, correlation=1), kernel(20, 5, correlation=1),
+        frame("nn.Module: Linear_1", 30, 20), op(35, 10), call(37, 2, correlation=2), kernel(40, 5, correlation=2),
+        frame("nn.Module: ReLU_0", 52, 8), op(53, 5, "aten::relu"), call(54, 2, correlation=3),
+        kernel(57, 5, correlation=3),
+        optimizer_step(70, 20), op(72, 10, "aten::add_"), call(74, 2, correlation=4), kernel(80, 5, correlation=4),
+    )  # fmt: skip
+    found = launches_in_steps(recorded)
+    assert found is not None
+    assert (found.num_kernels, found.per_step) == (4, 4.0)
+    assert (found.module, found.module_share) == ("Linear", 0.5)
+    assert (found.operator, found.operator_share) == ("aten::mm", 0.5)
+    assert found.optimizer_share == pytest.approx(0.25)
+    assert found.place is not None
+    assert (found.place.file, found.place.line) == ("net.py", 4)
+
+
+def test_launches_outside_of_operators_have_no_launcher() -> None:
+    found = launches_in_steps(trace(step(1, 0, 100), call(12, 2, correlation=1), kernel(20, 5, correlation=1)))
+    assert found is not None
+    assert (found.module, found.operator, found.place, found.optimizer_share) == (None, None, None, 0.0)
