@@ -27,7 +27,8 @@ from lightning_perfwatch.measurements import (
     SyncSites,
     Window,
 )
-from lightning_perfwatch.trace import Breakdown, Trace, breakdown
+from lightning_perfwatch.settings import Settings
+from lightning_perfwatch.trace import Breakdown, OpCosts, Trace, breakdown, op_costs
 
 SCHEMA_VERSION = 1
 
@@ -54,6 +55,7 @@ class Evidence:
     ranks: tuple[RankSummary, ...] = ()
     wall_s: dict[str, float] | None = None
     notes: tuple[str, ...] = ()
+    settings: Settings | None = None
     missing: dict[str, str] = field(default_factory=dict)
     trace: Trace | None = None
 
@@ -61,6 +63,11 @@ class Evidence:
     def breakdown(self) -> Breakdown | None:
         """Where the trace's time goes, worked out once; None without a trace."""
         return None if self.trace is None else breakdown(self.trace)
+
+    @cached_property
+    def op_costs(self) -> OpCosts | None:
+        """What the trace's operators cost, worked out once; None without a trace."""
+        return None if self.trace is None else op_costs(self.trace)
 
     def why_missing(self, name: str) -> str:
         """The reason, in one clause, why the field ``name`` is None."""
@@ -79,6 +86,7 @@ TRACE_ALONE = dict.fromkeys(
         "counted",
         "overhead",
         "wall_s",
+        "settings",
     ),
     "a trace alone does not tell",
 )
@@ -91,6 +99,7 @@ _NOT_MEASURED = {
     "syncs": "no step was audited for calls that wait for the device",
     "trace": "no trace was recorded",
     "run": "the run's settings are not known",
+    "settings": "the settings of torch and of the optimizers are not known",
 }
 
 

@@ -27,6 +27,7 @@ from lightning_perfwatch.live.ranks import RankPart
 from lightning_perfwatch.live.rivals import another_profiler
 from lightning_perfwatch.live.run_info import describe_run
 from lightning_perfwatch.live.schedule import Action, Schedule
+from lightning_perfwatch.live.settings import describe_settings
 from lightning_perfwatch.live.steps import Kind, StepLog, epoch_starts, is_pure
 from lightning_perfwatch.live.throughput import Throughput
 from lightning_perfwatch.live.trace_options import TraceOptions
@@ -219,6 +220,7 @@ class FitWatch:
             ranks=tuple(part.summary for part in parts if part.summary is not None) if len(parts) > 1 else (),
             wall_s=wall_s,
             notes=tuple(notes),
+            settings=describe_settings(trainer, self._module),
         )
         missing = {name: reason for name, reason in self._missing().items() if getattr(known, name) is None}
         return replace(known, missing=missing)
