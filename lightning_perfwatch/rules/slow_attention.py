@@ -29,8 +29,7 @@ class SlowAttention(Rule):
     here, and half of what the softmax does (its inner loop stays): measured on a CPU of the kind AMD EPYC (AVX-512,
     float32, one thread, forward and backward), the fused kernel took 0.74 to 0.99 of the path "math" without
     dropout for up to 512 tokens and 0.52 for 1024, and 0.31 to 0.75 of it with dropout. So everything else counts as
-    lost. In
-    bfloat16 on a CPU without AMX the fused kernel was slower (1.95 times), so there it is information only.
+    lost. In bfloat16 on a CPU without AMX the fused kernel was slower (1.95 times), so there it is information only.
 
     Fix: on a CPU the fused kernel knows no dropout, no mask that needs a gradient or is not of two or four dimensions,
     no inputs that have to be broadcast or whose last dimension is strided; on a GPU no float64 and some combinations
@@ -56,7 +55,8 @@ class SlowAttention(Rule):
             reason, advice = _refusal(evidence, costs, found.math)
             yield from self._finding(evidence, costs, found.math_us, reason, advice, "scaled_dot_product_attention")
         if found.by_hand.any():
-            yield from self._finding(evidence, costs, found.by_hand_us, *_by_hand(evidence), "softmax(Q @ K) @ V")
+            reason, advice = _by_hand(evidence, costs, found.by_hand)
+            yield from self._finding(evidence, costs, found.by_hand_us, reason, advice, "softmax(Q @ K) @ V")
 
     def _finding(
         self, evidence: Evidence, costs: OpCosts, us: Floats, reason: str, advice: str, op: str
@@ -144,18 +144,19 @@ def _refusal(evidence: Evidence, costs: OpCosts, forward: Bools) -> tuple[str, s
     )
 
 
-def _by_hand(evidence: Evidence) -> tuple[str, str]:
+def _by_hand(evidence: Evidence, costs: OpCosts, forward: Bools) -> tuple[str, str]:
+    has_dropout = costs.clock == "host" and bool((forward & costs.named(_DROPOUT.__contains__)).any())
+    without = " It needs dropout_p=0.0: the fused kernel for CPUs knows no dropout." if has_dropout else ""
     if evidence.settings is not None and evidence.settings.num_multihead_attentions:
         return (
-            "softmax stands between two matrix products, as nn.MultiheadAttention does it when it returns its weights",
-            "Call nn.MultiheadAttention with need_weights=False (and dropout=0.0 on a CPU), or "
-            "torch.nn.functional.scaled_dot_product_attention instead of softmax between two matrix products.",
+            "softmax stands between two matrix products, as in nn.MultiheadAttention when it returns its weights",
+            "Call nn.MultiheadAttention with need_weights=False, or scaled_dot_product_attention instead of softmax "
+            "between two matrix products." + without,
         )
     return (
         "it is written by hand, with a softmax between two matrix products",
-        "Replace softmax(Q @ K.transpose(-2, -1) / sqrt(d)) @ V by "
-        "torch.nn.functional.scaled_dot_product_attention(Q, K, V, is_causal=True) (without is_causal where no token "
-        "is masked).",
+        "Replace softmax(Q @ K.transpose(-2, -1) / sqrt(d)) @ V by torch.nn.functional.scaled_dot_product_attention("
+        "Q, K, V), with is_causal=True where no token sees a later one." + without,
     )
 
 

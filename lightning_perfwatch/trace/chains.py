@@ -16,9 +16,10 @@ from lightning_perfwatch.trace.op_costs import OpCosts
 _ELEMENTWISE = frozenset(
     (
         "abs", "add", "addcdiv", "addcmul", "ceil", "clamp", "clamp_max", "clamp_min", "clip", "cos", "div", "eq",
-        "erf", "erfc", "exp", "expm1", "fill", "floor", "ge", "gt", "hardtanh", "le", "leaky_relu", "lerp", "log", "log1p",
-        "logical_and", "logical_not", "lt", "masked_fill", "maximum", "minimum", "mul", "ne", "neg", "pow", "reciprocal",
-        "relu", "round", "rsqrt", "rsub", "sigmoid", "sign", "sin", "softplus", "sqrt", "square", "sub", "tanh", "where",
+        "erf", "erfc", "exp", "expm1", "fill", "floor", "ge", "gt", "hardtanh", "le", "leaky_relu", "lerp", "log",
+        "log1p", "logical_and", "logical_not", "lt", "masked_fill", "maximum", "minimum", "mul", "ne", "neg", "pow",
+        "reciprocal", "relu", "round", "rsqrt", "rsub", "sigmoid", "sign", "sin", "softplus", "sqrt", "square", "sub",
+        "tanh", "where",
     )
 )  # fmt: skip
 _REDUCTIONS = frozenset(("mean", "sum", "var", "var_mean", "std", "amax", "norm", "linalg_vector_norm"))

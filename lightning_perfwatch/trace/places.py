@@ -11,7 +11,9 @@ from lightning_perfwatch.trace.nesting import enclosing
 from lightning_perfwatch.trace.trace import Trace
 
 _FRAME = re.compile(r"(?P<file>[^<].*\.py)\((?P<line>\d+)\): ")
-_NOT_THE_USERS = re.compile(r"(?:^|[/\\])(?:site-packages|dist-packages|lib[/\\]python3[^/\\]*|torch|lightning\w*)[/\\]")
+_NOT_THE_USERS = re.compile(
+    r"(?:^|[/\\])(?:site-packages|dist-packages|lib[/\\]python3[^/\\]*|torch|lightning\w*)[/\\]"
+)
 
 
 def user_place(trace: Trace, rows: Bools) -> tuple[str, int] | None:
