@@ -13,6 +13,7 @@ from lightning_perfwatch.finding import Finding, Severity, Where
 from lightning_perfwatch.rules.rule import Rule
 from lightning_perfwatch.trace import OpCosts, attention
 from lightning_perfwatch.trace.chains import Chain, chains
+from lightning_perfwatch.trace.columns import Bools
 from lightning_perfwatch.trace.places import user_place
 
 
@@ -56,8 +57,11 @@ class MemoryBoundOps(Rule):
         apart = attention(costs).forward | costs.inside(costs.named(_DROPOUT.__contains__))
         found = []
         for chain in chains(costs, self.min_ops, apart):
-            if float(costs.us[chain.rows].sum()) >= least_us * _num_counted(costs, chain):
-                found.append((_Cost.of(costs, chain), chain))
+            if costs.share_of_us(chain.us) < self.info_share / _MOST_BACKWARD:
+                continue
+            rows = chain.rows(costs)
+            if chain.us >= least_us * _num_counted(costs, rows):
+                found.append((_Cost.of(costs, chain, rows), chain))
         found = [(cost, chain) for cost, chain in found if cost.saved_share >= self.info_share]
         for cost, chain in sorted(found, key=lambda item: -item[0].saved_share)[: self.max_chains]:
             yield self._finding(costs, cost, chain)
@@ -65,7 +69,7 @@ class MemoryBoundOps(Rule):
     def _finding(self, costs: OpCosts, cost: _Cost, chain: Chain) -> Finding:
         share = cost.saved_share
         name, advice = _replacement(chain.names, on_device=costs.clock == "device")
-        place = user_place(costs.trace, chain.rows)
+        place = user_place(costs.trace, chain.rows(costs))
         per_step = chain.num_calls / max(1, len(costs.trace.steps))
         return Finding(
             rule=self.id(),
@@ -98,24 +102,25 @@ class _Cost:
     saved_share: float
 
     @classmethod
-    def of(cls, costs: OpCosts, chain: Chain) -> _Cost:
-        forward_us = np.where(chain.rows, costs.us, 0.0)
+    def of(cls, costs: OpCosts, chain: Chain, rows: Bools) -> _Cost:
+        forward_us = np.where(rows, costs.us, 0.0)
         by_name = np.bincount(costs.trace.ops.name, forward_us)
         total = float(forward_us.sum())
-        share = costs.share_of_us(total + float(costs.backward_us(chain.rows).sum()))
-        calls = np.bincount(costs.trace.ops.name[chain.rows & (costs.parent < 0)], minlength=len(by_name))
+        share = costs.share_of_us(total + float(costs.backward_us(rows).sum()))
+        calls = np.bincount(costs.trace.ops.name[rows & (costs.parent < 0)], minlength=len(by_name))
         per_call = by_name / np.maximum(calls, 1)
         left = float(per_call.max()) * chain.num_calls / total if total > 0 else 1.0
         return cls(share, share * max(0.0, 1.0 - left))
 
 
-def _num_counted(costs: OpCosts, chain: Chain) -> int:
-    """How many operators of the chain lie in the steps: those outside of them cost nothing here."""
-    return int((chain.rows & (costs.parent < 0) & (costs.us > 0)).sum())
+def _num_counted(costs: OpCosts, rows: Bools) -> int:
+    """How many of the chain's calls lie in the steps: those outside of them cost nothing here."""
+    return int((rows & (costs.parent < 0) & (costs.us > 0)).sum())
 
 
 _DROPOUT = frozenset(("aten::dropout", "aten::native_dropout", "aten::feature_dropout", "aten::alpha_dropout"))
 _MOST_SHOWN = 9
+_MOST_BACKWARD = 8  # times the forward, so that chains that are far too cheap need no closer look
 
 
 def _shown(names: tuple[str, ...]) -> str:

@@ -35,11 +35,21 @@ _TRANSPARENT = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """All chains of the same operators `names`, in their order: how many, and their rows in `Trace.ops`."""
+    """All chains of the same operators `names`, in their order: the rows of their calls in `Trace.ops`.
+
+    `us` is what they cost in the forward pass, with what runs inside of them.
+    """
 
     names: tuple[str, ...]
     num_calls: int
-    rows: Bools
+    calls: Ints
+    us: float
+
+    def rows(self, costs: OpCosts) -> Bools:
+        """Mask of the calls and of all that runs inside of them."""
+        mask = np.zeros(len(costs.us), np.bool_)
+        mask[self.calls] = True
+        return costs.inside(mask)
 
 
 def chains(costs: OpCosts, least_ops: int, apart: Bools) -> list[Chain]:
@@ -48,11 +58,11 @@ def chains(costs: OpCosts, least_ops: int, apart: Bools) -> list[Chain]:
     for rows, names in _runs(costs, apart):
         if len(names) >= least_ops:
             found.setdefault(names, []).append(rows)
+    inclusive = costs.inclusive(costs.us)
     result = []
     for names, calls in found.items():
-        mask = np.zeros(len(costs.us), np.bool_)
-        mask[np.concatenate(calls)] = True
-        result.append(Chain(names, len(calls), costs.inside(mask)))
+        rows = np.concatenate(calls)
+        result.append(Chain(names, len(calls), rows, float(inclusive[rows].sum())))
     return result
 
 

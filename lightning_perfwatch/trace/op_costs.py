@@ -108,18 +108,22 @@ class OpCosts:
         A node of the backward pass is named after the operator that it belongs to. Of all nodes of a name these get
         the part that their operators have in the forward cost of that name.
         """
-        keys = [_key(name) for name in self.trace.names]
-        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-        of_name = np.array([numbers[key] for key in keys], np.int64)
-        of_op = of_name[self.trace.ops.name]
-        cost = self.us + 1e-6  # operators that launched nothing count by their number
-        inner_cost = self.inclusive(cost)
-        used = self.in_forward & ~np.isin(of_op, [numbers[key] for key in _NOT_DIFFERENTIATED & numbers.keys()])
-        everything = np.bincount(of_op[used], inner_cost[used], len(numbers))
-        mine = np.bincount(of_op[used & forward], inner_cost[used & forward], len(numbers))
-        part = np.divide(mine, everything, out=np.zeros(len(numbers)), where=everything > 0)
+        of_op, used, cost, everything = self._by_node_name
+        mine = np.bincount(of_op[used & forward], cost[used & forward], len(everything))
+        part = np.divide(mine, everything, out=np.zeros(len(everything)), where=everything > 0)
         node = self._node_of
         return np.where(node >= 0, part[of_op[node]] * self.us, 0.0)
+
+    @cached_property
+    def _by_node_name(self) -> tuple[Ints, Bools, Floats, Floats]:
+        """For each operator the number of its name as nodes have it, whether it counts and its cost; their sums."""
+        keys = [_key(name) for name in self.trace.names]
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        of_op = np.array([numbers[key] for key in keys], np.int64)[self.trace.ops.name]
+        used = self.in_forward & ~np.isin(of_op, [numbers[key] for key in _NOT_DIFFERENTIATED & numbers.keys()])
+        cost = self.inclusive(self.us + 1e-6)  # operators that launched nothing count by their number
+        sums: Floats = np.bincount(of_op[used], cost[used], len(numbers)).astype(np.float64)
+        return of_op, used, cost, sums
 
     @cached_property
     def _node_of(self) -> Ints:
@@ -141,7 +145,7 @@ class OpCosts:
         at = self.parent.copy()
         pending = np.flatnonzero(at >= 0)
         while len(pending):
-            np.add.at(total, at[pending], cost[pending])
+            total += np.bincount(at[pending], cost[pending], len(total))
             at[pending] = self.parent[at[pending]]
             pending = pending[at[pending] >= 0]
         return total

@@ -12,7 +12,7 @@ from lightning_perfwatch.diagnosis import diagnose
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.measurements import PHASES, StepTimes, SyncSites
 from lightning_perfwatch.rules import Rule, all_rules
-from tests.rules.factories import evidence, hook_time, loader, on_gpu, step_times, sync_site
+from tests.rules.factories import evidence, healthy_trace, hook_time, loader, on_gpu, step_times, sync_site
 
 RULES = list(all_rules().values())
 PAGE_PARTS = ("What it is:", "Why it costs:", "How it is measured:", "Fix:", "Silent when:")
@@ -43,7 +43,7 @@ class TestEveryRule:
         assert not reason.endswith(".")
 
     def test_is_silent_on_a_healthy_run(self, kind: type[Rule]) -> None:
-        assert list(kind().check(evidence())) == []
+        assert list(kind().check(evidence(trace=healthy_trace()))) == []
 
     def test_survives_steps_of_no_length(self, kind: type[Rule]) -> None:
         nothing = StepTimes(np.zeros((5, len(PHASES))))
@@ -64,7 +64,7 @@ def test_ids_are_the_names_of_the_modules() -> None:
 
 
 def test_a_healthy_run_has_no_findings_and_no_skipped_rule() -> None:
-    found = diagnose(evidence())
+    found = diagnose(evidence(trace=healthy_trace()))
     assert found.findings == ()
     assert found.skipped == {}
 
