@@ -28,8 +28,9 @@ class MemoryBoundOps(Rule):
 
     How it is measured: from the trace, runs of at least ``min_ops`` elementwise operators and small reductions that
     the forward pass calls one after the other (views between them don't count), with their backward pass, on the
-    device's clock where there are kernels. A fused kernel needs about what the most expensive operator of the chain
-    needs, with its part of the backward pass; the rest is lost. Attention, dropout and the optimizer have rules of
+    device's clock where there are kernels. A fused kernel needs about what one operator of the chain needs,
+    the mean one or, where that is more, the most expensive one that computes (``tanh``, ``erf``, ``pow`` and the
+    like), with its part of the backward pass; the rest is lost. Attention, dropout and the optimizer have rules of
     their own and are left out. Operators that take less than ``min_host_op_us`` (on a device ``min_device_op_us``) on
     the average are bound by the calls, not by memory.
 
@@ -104,12 +105,15 @@ class _Cost:
     @classmethod
     def of(cls, costs: OpCosts, chain: Chain, rows: Bools) -> _Cost:
         forward_us = np.where(rows, costs.us, 0.0)
-        by_name = np.bincount(costs.trace.ops.name, forward_us)
+        names = costs.trace.names
+        by_name = np.bincount(costs.trace.ops.name, forward_us, len(names))
         total = float(forward_us.sum())
         share = costs.share_of_us(total + float(costs.backward_us(rows).sum()))
-        calls = np.bincount(costs.trace.ops.name[rows & (costs.parent < 0)], minlength=len(by_name))
-        per_call = by_name / np.maximum(calls, 1)
-        left = float(per_call.max()) * chain.num_calls / total if total > 0 else 1.0
+        calls = np.bincount(costs.trace.ops.name[rows & (costs.parent < 0)], minlength=len(names))
+        computes = costs.trace.matching(costs.trace.ops, _COMPUTE.__contains__)
+        is_costly = np.bincount(costs.trace.ops.name[rows & computes], minlength=len(names)) > 0
+        per_call = float(np.where(is_costly, by_name / np.maximum(calls, 1), 0.0).max())
+        left = max(1.0 / len(chain.names), per_call * chain.num_calls / total if total > 0 else 1.0)
         return cls(share, share * max(0.0, 1.0 - left))
 
 
@@ -119,6 +123,11 @@ def _num_counted(costs: OpCosts, rows: Bools) -> int:
 
 
 _DROPOUT = frozenset(("aten::dropout", "aten::native_dropout", "aten::feature_dropout", "aten::alpha_dropout"))
+# Operators that compute more than they read and write: measured on a CPU, a fused GELU still takes what its tanh does,
+# a fused softmax much less than its exp, which is bound by memory.
+_COMPUTE = frozenset(
+    f"aten::{name}" for name in ("tanh", "erf", "erfc", "pow", "sin", "cos", "log1p", "expm1", "softplus")
+)
 _MOST_SHOWN = 9
 _MOST_BACKWARD = 8  # times the forward, so that chains that are far too cheap need no closer look
 

@@ -69,6 +69,13 @@ def test_what_it_computes_and_what_to_use_instead(names: tuple[str, ...], told: 
     assert advice in finding.advice
 
 
+@pytest.mark.parametrize(("costly", "saved"), [("tanh", 0.3), ("exp", 0.75)])
+def test_only_an_operator_that_computes_leaves_more_than_the_mean_one(costly: str, saved: float) -> None:
+    events = [op(0, 14_000, f"aten::{costly}"), *calls("mul", "add", "mul", us=2000, start=14_000)]
+    (finding,) = check(on_cpu(*events))
+    assert finding.share == pytest.approx(0.2 * saved)
+
+
 @pytest.mark.parametrize(("us", "severity"), [(990, None), (1100, Severity.INFO), (1700, Severity.WARNING)])
 def test_the_severity_follows_what_would_be_saved(us: float, severity: Severity | None) -> None:
     found = [finding.severity for finding in check(on_cpu(*calls("mul", "add", "sin", "mul", us=us)))]
