@@ -27,7 +27,7 @@ class SlowAttention(Rule):
     How it is measured: from the trace, the operators of attention with their backward pass (the nodes named after
     them), on the device's clock where there are kernels. A fused kernel needs about what the matrix products need
     here, and half of what the softmax does (its inner loop stays): measured on a CPU of the kind AMD EPYC (AVX-512,
-    float32, one thread, forward and backward), the fused kernel took 0.74 to 0.99 of the path "math" without
+    float32, one thread, forward and backward), the fused kernel took 0.69 to 0.99 of the path "math" without
     dropout for up to 512 tokens and 0.52 for 1024, and 0.31 to 0.75 of it with dropout. So everything else counts as
     lost. In bfloat16 on a CPU without AMX the fused kernel was slower (1.95 times), so there it is information only.
 
