@@ -29,7 +29,8 @@ from lightning_perfwatch.measurements import (
     SyncSites,
     Window,
 )
-from lightning_perfwatch.trace import Breakdown, Trace, breakdown
+from lightning_perfwatch.settings import Settings
+from lightning_perfwatch.trace import Breakdown, OpCosts, Trace, breakdown, op_costs
 
 SCHEMA_VERSION = 1
 
@@ -61,6 +62,7 @@ class Evidence:
     compilations: tuple[Compilation, ...] | None = None
     pauses: Pauses | None = None
     notes: tuple[str, ...] = ()
+    settings: Settings | None = None
     missing: dict[str, str] = field(default_factory=dict)
     trace: Trace | None = None
 
@@ -74,6 +76,11 @@ class Evidence:
     def breakdown(self) -> Breakdown | None:
         """Where the trace's time goes, worked out once; None without a trace."""
         return None if self.trace is None else breakdown(self.trace)
+
+    @cached_property
+    def op_costs(self) -> OpCosts | None:
+        """What the trace's operators cost, worked out once; None without a trace."""
+        return None if self.trace is None else op_costs(self.trace)
 
     def why_missing(self, name: str) -> str:
         """The reason, in one clause, why the field ``name`` is None."""
@@ -96,6 +103,7 @@ TRACE_ALONE = dict.fromkeys(
         "gc",
         "compilations",
         "pauses",
+        "settings",
     ),
     "a trace alone does not tell",
 )
@@ -114,6 +122,7 @@ _NOT_MEASURED = {
     "epoch_starts": "the start of epochs was not measured",
     "run": "the run's settings are not known",
     "ranks": "one process tells nothing of the others",
+    "settings": "the settings of torch and of the optimizers are not known",
 }
 
 

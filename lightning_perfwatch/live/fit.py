@@ -33,6 +33,7 @@ from lightning_perfwatch.live.ranks import RankPart
 from lightning_perfwatch.live.rivals import another_profiler
 from lightning_perfwatch.live.run_info import describe_run
 from lightning_perfwatch.live.schedule import Schedule
+from lightning_perfwatch.live.settings import describe_settings
 from lightning_perfwatch.live.silent_hooks import silent_actions
 from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.step_judge import StepJudge
@@ -267,6 +268,7 @@ class FitWatch:
             gc=None if steps is None else self._gc.pauses(steps.mean_step_s),
             compilations=self._compilations.compilations(),
             notes=tuple(notes),
+            settings=describe_settings(trainer, self._module),
         )
         missing = {name: reason for name, reason in self._missing().items() if getattr(known, name) is None}
         return replace(known, missing=missing)

@@ -3,6 +3,7 @@
 Nothing here knows torch, rules or reports; a trace of any origin is only numbers and names.
 """
 
+from lightning_perfwatch.trace.attention import Attention, attention
 from lightning_perfwatch.trace.breakdown import Breakdown, DeviceBreakdown, breakdown, longest_communication
 from lightning_perfwatch.trace.copying import CopyCost, copy_costs
 from lightning_perfwatch.trace.filling import filled_share
@@ -10,6 +11,7 @@ from lightning_perfwatch.trace.host_breakdown import HostBreakdown, host_breakdo
 from lightning_perfwatch.trace.idle import stalls
 from lightning_perfwatch.trace.launches import Launches, launches_in_steps
 from lightning_perfwatch.trace.loops import Loops, host_loops
+from lightning_perfwatch.trace.op_costs import OpCosts, op_costs
 from lightning_perfwatch.trace.operators import OpTotal, calls_per_step, top_launchers, top_ops
 from lightning_perfwatch.trace.places import CodePlace, annotation_at, code_place
 from lightning_perfwatch.trace.reader import TraceError, read_trace
@@ -20,6 +22,7 @@ from lightning_perfwatch.trace.waiting import Waits, waits_in_steps
 from lightning_perfwatch.trace.window import window_of
 
 __all__ = [
+    "Attention",
     "Breakdown",
     "CodePlace",
     "CopyCost",
@@ -29,12 +32,14 @@ __all__ = [
     "HostStep",
     "Launches",
     "Loops",
+    "OpCosts",
     "OpTotal",
     "StepBreakdown",
     "Trace",
     "TraceError",
     "Waits",
     "annotation_at",
+    "attention",
     "breakdown",
     "calls_per_step",
     "code_place",
@@ -46,6 +51,7 @@ __all__ = [
     "host_steps",
     "launches_in_steps",
     "longest_communication",
+    "op_costs",
     "read_trace",
     "stalls",
     "step_breakdowns",

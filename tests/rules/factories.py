@@ -22,6 +22,9 @@ from lightning_perfwatch.measurements import (
     SyncSite,
     SyncSites,
 )
+from lightning_perfwatch.settings import OptimizerSettings, Settings
+from lightning_perfwatch.trace import Trace
+from tests.trace.factories import Json, op, optimizer_step, step, trace
 
 HEALTHY_MS = {"data_wait": 0.3, "transfer": 0.1, "forward": 45.0, "backward": 45.0, "optimizer": 9.0, "callbacks": 0.4}
 
@@ -87,8 +90,47 @@ def rank_summary(rank: int, waiting_s: float = 0.03, **own_s: float) -> RankSumm
     return RankSummary(rank, "node", None, None, 0.1, 0.01, num_steps=20, own_s=parts, waiting_s=waiting_s)
 
 
+def settings(**changes: Any) -> Settings:
+    healthy = Settings(
+        float32_matmul_precision="highest",
+        allow_tf32_matmul=False,
+        allow_tf32_cudnn=True,
+        cudnn_benchmark=False,
+        cudnn_deterministic=False,
+        sdp_backends=("flash", "mem_efficient", "math", "cudnn"),
+        autocast_dtype="float32",
+        optimizers=(OptimizerSettings("AdamW", is_torchs=True, num_parameter_tensors=50, fused=True),),
+        num_threads=4,
+    )
+    return replace(healthy, **changes)
+
+
+STEP_US = 100_000.0
+
+
+def step_trace(*events: Json, **metadata: Any) -> Trace:
+    """A step of 100 ms on a CPU with these events in it."""
+    return trace(step(1, 0.0, STEP_US), *events, **metadata)
+
+
+def node(name: str, start: float, dur: float, inner: str) -> list[Json]:
+    """A node of the backward pass with one operator that takes all of its time."""
+    around = op(start, dur, f"autograd::engine::evaluate_function: {name}")
+    return [around, op(start, dur, inner)]
+
+
+def healthy_trace() -> Trace:
+    """A layer, its backward pass and a fused optimizer."""
+    return step_trace(
+        op(100, 44_000, "aten::addmm"),
+        *node("AddmmBackward0", 45_000, 44_000, "aten::mm"),
+        optimizer_step(90_000, 9_000),
+        op(90_100, 8_800, "aten::_fused_adamw_"),
+    )
+
+
 def evidence(**changes: Any) -> Evidence:
-    """A healthy run on a CPU."""
+    """A healthy run on a CPU, without a trace (``trace=healthy_trace()`` gives it one)."""
     healthy = Evidence(
         run=run_info(),
         steps=step_times(),
@@ -100,5 +142,6 @@ def evidence(**changes: Any) -> Evidence:
         pauses=pauses(),
         gc=tuple(GcPauses(generation, 0, 0.0, 0.0, num_steps=20, step_s=2.0) for generation in range(3)),
         compilations=(),
+        settings=settings(),
     )
     return replace(healthy, **changes)

@@ -13,7 +13,7 @@ from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
 from lightning_perfwatch.measurements import PHASES, StepTimes, SyncSites
 from lightning_perfwatch.rules import Rule, all_rules
 from lightning_perfwatch.trace import Trace
-from tests.rules.factories import evidence, hook_time, loader, on_gpu, step_times, sync_site
+from tests.rules.factories import evidence, healthy_trace, hook_time, loader, on_gpu, step_times, sync_site
 from tests.trace.factories import call, kernel, op, step, trace
 
 RULES = list(all_rules().values())
@@ -64,6 +64,7 @@ class TestEveryRule:
 
     def test_is_silent_on_a_healthy_run(self, kind: type[Rule]) -> None:
         assert diagnose(evidence(), [kind()]).findings == ()
+        assert diagnose(evidence(trace=healthy_trace()), [kind()]).findings == ()
 
     @pytest.mark.parametrize("recorded", TRACES.values(), ids=TRACES.keys())
     def test_survives_any_trace_and_is_silent_where_it_shows_nothing(self, kind: type[Rule], recorded: Trace) -> None:
