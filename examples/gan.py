@@ -78,7 +78,7 @@ class GAN(LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """Update the discriminator, then the generator; log both losses."""
         real, _ = batch
-        generator_optimizer, discriminator_optimizer = self.optimizers()  # type: ignore[misc,attr-defined]  # a list
+        generator_optimizer, discriminator_optimizer = self.optimizers()  # type: ignore[attr-defined]  # a list
         fake = self(torch.randn(len(real), self.latent_dim, device=self.device))
 
         discriminator_loss = self.loss(real, is_real=True) + self.loss(fake.detach(), is_real=False)

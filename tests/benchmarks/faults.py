@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.benchmarks.measuring import Figure, interleaved, say, say_figures, say_table
-from tests.faults import gains, judging
+from tests.faults import gains, judging, side_by_side
 from tests.faults.case import Case, Recording, unknown_rules
 from tests.faults.healthy import HEALTHY
 from tests.faults.judging import Verdict
@@ -130,6 +130,14 @@ def say_by_rule(verdicts: Iterable[Verdict]) -> None:
     say_table(("rule", "runs", "found", "first", "false alarms"), rows)
 
 
+def _own_row(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
+    runs = [verdict for verdict in verdicts if verdict.name not in {recording.name for recording in RECORDINGS}]
+    planted = [verdict for verdict in runs if verdict.rule is not None]
+    found = sum(verdict.rank is not None for verdict in planted)
+    false = sum(len(verdict.false_alarms) for verdict in runs)
+    return "PerfWatch", f"{found} of {len(planted)}", f"{false}", f"{sum(v.failure is not None for v in runs)}"
+
+
 def _file_name(name: str) -> str:
     return "".join(letter if letter.isalnum() else "_" for letter in name)
 
@@ -142,6 +150,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time; more than one disturb each other")
     parser.add_argument("--gains", action="store_true", help="run the fixed variants too, and compare the gains")
     parser.add_argument("--rounds", type=int, default=_NUM_ROUNDS, help="runs of each variant for --gains")
+    parser.add_argument(
+        "--python", metavar="PATH", help="interpreter with other tools, to ask them about the same runs"
+    )
     options = parser.parse_args(arguments)
 
     cases = chosen((*HEALTHY, *PLANTED), options.only, options.quick)
@@ -167,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _report(cases: Sequence[Case], traces: Sequence[Recording], folder: Path, options: argparse.Namespace) -> int:
     say("Runs")
-    verdicts, _ = suite(cases, folder, options.jobs)
+    verdicts, outcomes = suite(cases, folder, options.jobs)
     verdicts += recorded(traces)
     say()
     say_by_rule(verdicts)
@@ -176,6 +187,14 @@ def _report(cases: Sequence[Case], traces: Sequence[Recording], folder: Path, op
         say()
         say("Gains")
         scores += gains.figures(checked_gains(cases, folder, options.rounds))
+    if options.python:
+        say()
+        say("Other tools on the same runs, asked for the same causes")
+        shown = [(case, trace) for case in cases if (trace := outcomes[case.name].trace) is not None]
+        say_table(
+            ("tool", "faults named", "false alarms", "unreadable"),
+            [_own_row(verdicts), *side_by_side.rows(options.python, shown)],
+        )
     say()
     say_figures(scores)
     return 0 if options.quick or all(score.is_reached for score in scores) else 1

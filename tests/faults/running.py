@@ -40,6 +40,12 @@ class Outcome:
         """The report's findings, in its order."""
         return [] if self.report is None else list(self.report["findings"])
 
+    @property
+    def trace(self) -> Path | None:
+        """The first trace that the run left."""
+        traces = () if self.directory is None else sorted(self.directory.glob("perfwatch/*.pt.trace.json*"))
+        return traces[0] if traces else None
+
 
 def train(case: Case, directory: Path, fixed: bool = False) -> Outcome:
     """Run ``case`` in ``directory``, with its fix if ``fixed``.
