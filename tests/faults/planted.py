@@ -169,7 +169,8 @@ UPDATING = (
     ),
     Case(
         "classifier, gradients filled with zeros",
-        f"{_CLASSIFIER} model._target_=faults.training.ZeroFillingClassifier model.width=128 data.batch_size=1",
+        f"{_CLASSIFIER} model._target_=faults.training.ZeroFillingClassifier model.width=128 data.batch_size=2"
+        " data.size=16",
         "zero-grad-fill",
         fix="model._target_=classifier.Classifier",
     ),
@@ -179,7 +180,6 @@ UPDATING = (
         "recompilation",
         ("step-jitter",),
         fix="compile.dynamic=true",
-        is_outside=True,
     ),
     Case(
         "gpt, a counter compiled",
@@ -187,7 +187,6 @@ UPDATING = (
         "recompilation",
         ("step-jitter",),
         fix="model._target_=gpt.GPT",
-        is_outside=True,
     ),
     Case("gpt, graphs kept", "experiment=memory_growth", "memory-growth"),
     Case("gan, graphs kept", f"{_GAN} model._target_=faults.computing.PictureKeepingGAN", "memory-growth"),
