@@ -133,7 +133,7 @@ COMPUTING = (
     Case("gpt, GELU written out", "experiment=memory_bound_ops", "memory-bound-ops", fix="model._target_=gpt.GPT"),
     Case(
         "classifier, Mish written out",
-        f"{_CLASSIFIER} model._target_=faults.computing.WrittenOutClassifier",
+        f"{_CLASSIFIER} model._target_=faults.computing.WrittenOutClassifier model.width=16 data.batch_size=16",
         "memory-bound-ops",
         fix="model._target_=faults.computing.MishClassifier",
     ),
@@ -299,7 +299,7 @@ RANKS = (
         "gpt on two ranks, large gradients",
         "experiment=exposed_communication",
         "exposed-communication",
-        fix="++trainer.accumulate_grad_batches=8",
+        fix="++trainer.accumulate_grad_batches=8 trainer.max_steps=8",
     ),
     Case(
         "gpt on two ranks, unused parameters looked for",
