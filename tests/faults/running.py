@@ -47,14 +47,14 @@ class Outcome:
         return traces[0] if traces else None
 
 
-def train(case: Case, directory: Path, fixed: bool = False) -> Outcome:
+def train(case: Case, directory: Path, fixed: bool = False, num_steps: int = NUM_STEPS) -> Outcome:
     """Run ``case`` in ``directory``, with its fix if ``fixed``.
 
     One thread for torch, if the case does not say otherwise: a second one waits for the first at every operator, and
     on a machine that does anything else at the time such a run measures that.
     """
     arguments = [
-        f"trainer.max_steps={NUM_STEPS}",
+        f"trainer.max_steps={num_steps}",
         "trainer.accelerator=cpu",
         *shlex.split(case.arguments),
         *(shlex.split(case.fix) if fixed and case.fix else ()),

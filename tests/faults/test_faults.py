@@ -18,6 +18,7 @@ from tests.faults.running import ROOT, train
 
 CASES = (*HEALTHY, *PLANTED)
 QUICK = [case for case in CASES if case.is_quick]
+FEW_STEPS = 36  # as many as give a profiled window and some steady steps beside it
 ONLY_ON_A_DEVICE = {
     "accelerator-unused",
     "allocator-retries",
@@ -69,7 +70,7 @@ def test_a_run_that_fails_is_told_in_its_own_words(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", QUICK, ids=lambda case: case.name)
 def test_the_fault_is_found_first_and_nothing_else_is_said(case: Case, tmp_path: Path) -> None:
-    outcome = train(case, tmp_path)
+    outcome = train(case, tmp_path, num_steps=FEW_STEPS)
     assert outcome.report is not None, outcome.words
     verdict = judge(case.name, outcome.findings, case.rule, case.also)
     assert verdict.rank == (1 if case.rule else None), outcome.findings
