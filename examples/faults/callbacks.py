@@ -41,7 +41,7 @@ class PictureWriter(Callback):
         folder.mkdir(exist_ok=True)
         pixels = ((batch[0] + 1) * 127.5).byte().permute(0, 2, 3, 1).cpu().numpy()
         for number, picture in enumerate(pixels):
-            Image.fromarray(picture).resize((256, 256)).save(folder / f"{number}.png", optimize=True)
+            Image.fromarray(picture).resize((128, 128)).save(folder / f"{number}.png")
 
 
 class GradientQuantilesGPT(GPT):

@@ -26,6 +26,7 @@ from tests.faults.recorded import FOLDER, RECORDINGS, recordings
 from tests.faults.running import Outcome, analyze, train
 
 _NUM_ROUNDS = 3
+_NUM_GAINS = 15
 _NUM_WORDS_SHOWN = 300
 
 
@@ -75,14 +76,17 @@ def checked_gains(cases: Sequence[Case], folder: Path, num_rounds: int) -> list[
             kind: partial(train, case, folder / f"{_file_name(case.name)}-{kind}", fixed=kind == "fixed")
             for kind in ("planted", "fixed")
         }
-        reports = {
-            kind: [outcome.report for outcome in outcomes if outcome.report is not None]
-            for kind, outcomes in interleaved(tasks, num_rounds).items()
-        }
-        if not (reports["planted"] and reports["fixed"]):
+        rounds = interleaved(tasks, num_rounds)
+        pairs = [
+            (before.report, after.report)
+            for before, after in zip(rounds["planted"], rounds["fixed"], strict=True)
+            if before.report is not None and after.report is not None
+        ]
+        if not pairs:
             say(f"  {case.name}: a run failed, so its gain is not known")
             continue
-        results.append(gains.gain(case.name, case.rule, reports["planted"], reports["fixed"], case.is_outside))
+        planted, fixed = zip(*pairs, strict=True)
+        results.append(gains.gain(case.name, case.rule, planted, fixed, case.is_outside))
         say_gain(results[-1])
     return results
 
@@ -186,7 +190,7 @@ def _report(cases: Sequence[Case], traces: Sequence[Recording], folder: Path, op
     if options.gains:
         say()
         say("Gains")
-        scores += gains.figures(checked_gains(cases, folder, options.rounds))
+        scores += gains.figures(checked_gains(cases, folder, options.rounds), 0 if options.only else _NUM_GAINS)
     if options.python:
         say()
         say("Other tools on the same runs, asked for the same causes")

@@ -35,11 +35,15 @@ class Gain:
 
 
 def gain(name: str, rule: str, planted: Sequence[Any], fixed: Sequence[Any], outside: bool) -> Gain:
-    """The gain of a case from the reports of its planted and its fixed runs, medians of both."""
+    """The gain of a case from the reports of its planted and its fixed runs, the median of both over all rounds.
+
+    What is realised is compared within a round, whose runs follow each other: a machine's load changes more slowly.
+    """
     predictions = [prediction for report in planted if (prediction := predicted(report, rule)) is not None]
-    before = median(rate(report, outside) for report in planted)
-    after = median(rate(report, outside) for report in fixed)
-    return Gain(name, median(predictions) if predictions else None, after / before)
+    realised = median(
+        rate(after, outside) / rate(before, outside) for before, after in zip(planted, fixed, strict=True)
+    )
+    return Gain(name, median(predictions) if predictions else None, realised)
 
 
 def predicted(report: Mapping[str, Any], rule: str) -> float | None:
@@ -56,11 +60,11 @@ def rate(report: Mapping[str, Any], outside: bool) -> float:
     return float(report["counted"]["num_batches"] / spent_s)
 
 
-def figures(gains: Sequence[Gain]) -> list[Figure]:
-    """The median error, and how often the promise was below what came."""
+def figures(gains: Sequence[Gain], num_wanted: int) -> list[Figure]:
+    """The median error, how often the promise was below what came, and whether enough of them could be compared."""
     errors = [error for one in gains if (error := one.error) is not None]
     too_low = sum(one.is_too_low for one in gains)
-    scores = [Figure("gains predicted and realised", len(errors), 15, "")]
+    scores = [Figure("gains predicted and realised", len(errors), num_wanted, "")]
     if errors:
         scores += [
             Figure("median error of a predicted gain", median(errors), 0.15, "", at_least=False),

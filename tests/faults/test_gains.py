@@ -37,7 +37,14 @@ def test_what_is_lost_outside_of_steps_is_told_by_the_wall_clock() -> None:
 
 
 def test_more_than_was_said_to_be_possible_is_counted() -> None:
-    scores = {f.name.split(" by")[0]: f for f in figures([Gain("a", 1.1, 2.0), Gain("b", 2.0, 1.9)])}
+    scores = {f.name.split(" by")[0]: f for f in figures([Gain("a", 1.1, 2.0), Gain("b", 2.0, 1.9)], 3)}
     assert scores["gains over their bound"].value == 1
     assert not scores["gains over their bound"].is_reached
     assert scores["gains predicted and realised"].value == 2
+    assert not scores["gains predicted and realised"].is_reached
+
+
+def test_each_round_is_compared_for_itself() -> None:
+    quiet, loaded = (report(10, 0.5), report(20)), (report(1, 0.5), report(2))
+    planted, fixed = zip(quiet, loaded, loaded, strict=True)
+    assert gain("case", "slow-hook", planted, fixed, outside=False).realised == pytest.approx(2.0)
