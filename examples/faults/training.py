@@ -4,21 +4,12 @@ import time
 from typing import Any
 
 import torch
-from classifier import Classifier
 from gpt import GPT, Batch
 from torch import Tensor
 
 
 class ZeroFillingGPT(GPT):
     """A GPT that fills its gradients with zeros, as torch did by default before 2.0."""
-
-    def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:
-        """Keep the memory and fill it."""
-        optimizer.zero_grad(set_to_none=False)
-
-
-class ZeroFillingClassifier(Classifier):
-    """A classifier that fills its gradients with zeros."""
 
     def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:
         """Keep the memory and fill it."""

@@ -168,13 +168,6 @@ UPDATING = (
         "gpt, gradients filled with zeros", "experiment=zero_grad_fill", "zero-grad-fill", fix="model._target_=gpt.GPT"
     ),
     Case(
-        "classifier, gradients filled with zeros",
-        f"{_CLASSIFIER} model._target_=faults.training.ZeroFillingClassifier model.width=128 data.batch_size=2"
-        " data.size=16",
-        "zero-grad-fill",
-        fix="model._target_=classifier.Classifier",
-    ),
-    Case(
         "gpt, growing lengths compiled",
         "experiment=recompilation",
         "recompilation",
