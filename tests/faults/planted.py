@@ -33,13 +33,14 @@ LOADING = (
     ),
     Case(
         "classifier, JPEGs without workers",
-        f"{_CLASSIFIER} data.num_workers=0 data.jpeg_size=384",
+        f"{_CLASSIFIER} data.num_workers=0 data.jpeg_size=384 data.num_pictures=500 model.width=16",
         "dataloader-starvation",
         fix="data.jpeg_size=96",
     ),
     Case(
         "classifier, blur in one worker",
-        f"{_CLASSIFIER} data._target_=faults.loading.BlurredImages data.jpeg_size=384",
+        f"{_CLASSIFIER} data._target_=faults.loading.BlurredImages data.jpeg_size=384"
+        " data.num_pictures=500 model.width=16",
         "dataloader-starvation",
         fix="data._target_=images.ImageDataModule data.jpeg_size=96",
     ),
