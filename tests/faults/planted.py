@@ -35,14 +35,14 @@ LOADING = (
         "classifier, JPEGs without workers",
         f"{_CLASSIFIER} data.num_workers=0 data.jpeg_size=384 data.num_pictures=500 model.width=16",
         "dataloader-starvation",
-        fix="data.jpeg_size=96",
+        fix="++data.in_memory=true data.num_workers=0",
     ),
     Case(
         "classifier, blur in one worker",
         f"{_CLASSIFIER} data._target_=faults.loading.BlurredImages data.jpeg_size=384"
         " data.num_pictures=500 model.width=16",
         "dataloader-starvation",
-        fix="data._target_=images.ImageDataModule data.jpeg_size=96",
+        fix="++data.in_memory=true data.num_workers=0",
     ),
     Case(
         "gan, no workers and a slow disk",
