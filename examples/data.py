@@ -6,13 +6,13 @@ Real text that every machine has, so nothing is downloaded. It knows nothing of 
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 
 def stdlib_files() -> Iterator[Path]:
@@ -70,6 +70,18 @@ class TextBlocks(Dataset[dict[str, Tensor]]):
         return {"input_ids": block[:-1], "labels": block[1:]}
 
 
+class Stream(IterableDataset[dict[str, Tensor]]):
+    """Samples one after another, of which nobody knows how many there are."""
+
+    def __init__(self, blocks: Dataset[dict[str, Tensor]], indices: Sequence[int]) -> None:
+        self.blocks = blocks
+        self.indices = indices
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        """All samples in order."""
+        return (self.blocks[index] for index in self.indices)
+
+
 class TextDataModule(LightningDataModule):
     """Train and validation loaders over the standard library's source.
 
@@ -81,7 +93,12 @@ class TextDataModule(LightningDataModule):
         load_time_s: seconds of simulated decoding or I/O per sample; 0 simulates none.
         max_bytes: how much text to read.
         val_every: one block in so many is kept for validation.
+        persistent_workers: whether workers live on from one epoch to the next.
+        streamed: read the training text in order and without a known length, for `num_workers` of 0.
     """
+
+    collate: Callable[[list[dict[str, Tensor]]], dict[str, Tensor]] | None = None
+    """How a subclass makes a training batch of samples; None stacks them."""
 
     def __init__(
         self,
@@ -92,6 +109,8 @@ class TextDataModule(LightningDataModule):
         load_time_s: float = 0.0,
         max_bytes: int = 4_000_000,
         val_every: int = 10,
+        persistent_workers: bool = True,
+        streamed: bool = False,
     ) -> None:
         super().__init__()
         self.batch_size = batch_size
@@ -100,6 +119,8 @@ class TextDataModule(LightningDataModule):
         self.load_time_s = load_time_s
         self.max_bytes = max_bytes
         self.val_every = val_every
+        self.persistent_workers = persistent_workers
+        self.streamed = streamed
 
     def setup(self, stage: str) -> None:
         """Read the text and split it; `stage` makes no difference."""
@@ -119,12 +140,14 @@ class TextDataModule(LightningDataModule):
         return self._loader(self.val_blocks, train=False)
 
     def _loader(self, blocks: Subset[dict[str, Tensor]], train: bool) -> DataLoader[dict[str, Tensor]]:
+        streamed = train and self.streamed
         return DataLoader(
-            blocks,
+            Stream(blocks.dataset, blocks.indices) if streamed else blocks,
             batch_size=self.batch_size,
-            shuffle=train,
+            shuffle=train and not streamed,
             drop_last=train,
             num_workers=self.num_workers,
-            persistent_workers=self.num_workers > 0,
+            collate_fn=self.collate if train else None,
+            persistent_workers=self.persistent_workers and self.num_workers > 0,
             pin_memory=torch.cuda.is_available(),
         )

@@ -32,24 +32,28 @@ class CausalSelfAttention(nn.Module):
         batch, length, channels = x.shape
         qkv = self.qkv(x).view(batch, length, 3, self.num_heads, channels // self.num_heads)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (B, H, T, C / H)
-        # A function, not a module: it can't know by itself that evaluation wants no dropout.
-        dropout_p = self.dropout if self.training else 0.0
-        heads = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, dropout_p=dropout_p)
+        heads = self.attend(query, key, value)
         mixed: Tensor = self.projection(heads.transpose(1, 2).reshape(batch, length, channels))
         return mixed
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Map three (B, H, T, C / H) to one."""
+        # A function, not a module: it can't know by itself that evaluation wants no dropout.
+        dropout_p = self.dropout if self.training else 0.0
+        return nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, dropout_p=dropout_p)
 
 
 class Block(nn.Module):
     """Attention, then a feed-forward layer; each reads a normalised copy and adds to the residual stream."""
 
-    def __init__(self, num_heads: int, embedding_dim: int, dropout: float) -> None:
+    def __init__(self, attention: nn.Module, activation: nn.Module, embedding_dim: int, dropout: float) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(embedding_dim)
-        self.attention = CausalSelfAttention(num_heads, embedding_dim, dropout)
+        self.attention = attention
         self.feed_forward_norm = nn.LayerNorm(embedding_dim)
         self.feed_forward = nn.Sequential(
             nn.Linear(embedding_dim, 4 * embedding_dim),
-            nn.GELU(),
+            activation,
             nn.Linear(4 * embedding_dim, embedding_dim),
         )
         self.residual_dropout = nn.Dropout(dropout)
@@ -64,9 +68,18 @@ class Block(nn.Module):
 class GPT(LightningModule):
     """A GPT-2 style language model that predicts the next token.
 
+    A subclass may name another attention, built with the same arguments, or another activation.
+
+    Args:
+        dropout: of the embeddings and of what each layer adds to the residual stream.
+        attention_dropout: of the attention weights; None for the same as `dropout`.
+
     Raises:
         ValueError: if `embedding_dim` is not a multiple of `num_heads`.
     """
+
+    attention_type: type[CausalSelfAttention] = CausalSelfAttention
+    activation_type: type[nn.Module] = nn.GELU
 
     def __init__(
         self,
@@ -77,6 +90,7 @@ class GPT(LightningModule):
         num_heads: int,
         embedding_dim: int,
         dropout: float = 0.1,
+        attention_dropout: float | None = None,
         learning_rate: float = 1e-3,
         weight_decay: float = 0.1,
         fused_optimizer: bool = True,
@@ -90,7 +104,19 @@ class GPT(LightningModule):
         self.token_embedding = nn.Embedding(vocab_size, embedding_dim)
         self.position_embedding = nn.Embedding(block_size, embedding_dim)
         self.embedding_dropout = nn.Dropout(dropout)
-        self.blocks = nn.Sequential(*(Block(num_heads, embedding_dim, dropout) for _ in range(num_layers)))
+        self.blocks = nn.Sequential(
+            *(
+                Block(
+                    self.attention_type(
+                        num_heads, embedding_dim, dropout if attention_dropout is None else attention_dropout
+                    ),
+                    self.activation_type(),
+                    embedding_dim,
+                    dropout,
+                )
+                for _ in range(num_layers)
+            )
+        )
         self.final_norm = nn.LayerNorm(embedding_dim)
         self.head = nn.Linear(embedding_dim, vocab_size, bias=False)
         self.head.weight = self.token_embedding.weight

@@ -1,12 +1,15 @@
 """Train the small GPT as `configs/train.yaml` says; PerfWatch is one entry of its `callbacks` group.
 
     python examples/train.py
-    python examples/train.py experiment=slow_dataloader trainer.max_steps=60
+    python examples/train.py experiment=dataloader_starvation trainer.max_steps=60
 
 Everything a run writes goes to `outputs/<date>/<time>/` below the directory it was started from.
 """
 
+from typing import cast
+
 import hydra
+import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer, seed_everything
@@ -18,8 +21,12 @@ from omegaconf import DictConfig
 def main(config: DictConfig) -> None:
     """Build the model, the data and the Trainer from the config, and fit."""
     seed_everything(config.seed, workers=True)
+    if config.num_threads is not None:
+        torch.set_num_threads(config.num_threads)
     output_dir = HydraConfig.get().runtime.output_dir
     model: LightningModule = instantiate(config.model)
+    if config.compile is not None:
+        model = cast(LightningModule, torch.compile(model, **config.compile))
     data: LightningDataModule = instantiate(config.data)
     trainer: Trainer = instantiate(
         config.trainer,

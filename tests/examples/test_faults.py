@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from faults import ItemEveryStepGPT
+from faults.syncing import ItemEveryStepGPT
 from gpt import GPT
 from torch import Tensor
 
