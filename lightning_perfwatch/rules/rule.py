@@ -7,6 +7,7 @@ clock.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -32,8 +33,14 @@ class Rule:
 
     @classmethod
     def id(cls) -> str:
-        """The rule's id: its module's name with hyphens, ``dataloader-starvation``."""
-        return cls.__module__.rpartition(".")[2].replace("_", "-")
+        """The rule's id: its module's name with hyphens, ``dataloader-starvation``.
+
+        A rule of another package is named after its class: ``SmallBatch`` is ``small-batch``.
+        """
+        package, _, module = cls.__module__.rpartition(".")
+        if package == __package__:
+            return module.replace("_", "-")
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
 
     def skip_reason(self, evidence: Evidence) -> str | None:
         """Why the rule can't judge this evidence, in one clause; None when it can."""
