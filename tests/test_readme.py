@@ -48,7 +48,7 @@ def test_a_rule_of_the_users_own_is_asked_beside_the_others(tmp_path: Path) -> N
         max_epochs=1,
         callbacks=[watch],
     )
-    trainer.fit(Model(), DataLoader(torch.ones(20, 4), batch_size=2))
+    trainer.fit(Model(), DataLoader(torch.ones(20, 4), batch_size=2))  # type: ignore[arg-type]
     assert watch.report is not None
     found = [finding for finding in watch.report.findings if finding.rule == "small-batch"]
     assert [finding.summary for finding in found] == ["A batch holds 2 samples."]
