@@ -137,8 +137,7 @@ def find_gaps(trace: Trace, work: DeviceSpans, window: Window) -> Gaps:
 
 def stalls(trace: Trace, window: Window) -> Floats:
     """Where no thread of the host ran an operator or a call for long: a hook, a sleep, logging, I/O."""
-    active = np.concatenate((trace.ops.intervals, trace.runtime.intervals, trace.dataloader.intervals))
-    quiet = subtract(np.array([[window.start_us, window.end_us]]), active)
+    quiet = subtract(np.array([[window.start_us, window.end_us]]), trace.host_active)
     return quiet[quiet[:, 1] - quiet[:, 0] >= _STALL_US]
 
 

@@ -19,15 +19,19 @@ def pairs(start: Floats, end: Floats) -> Floats:
 def union(intervals: Floats) -> Floats:
     """The union of any intervals (unsorted and overlapping ones too); touching ones become one."""
     rows = np.asarray(intervals, dtype=np.float64).reshape(-1, 2)
-    rows = rows[rows[:, 1] > rows[:, 0]]
-    if np.all(rows[1:, 0] > rows[:-1, 1]):  # a union already, or no row
+    start, end = rows[:, 0], rows[:, 1]
+    if not np.all(lasts := end > start):
+        rows = rows[lasts]
+        start, end = rows[:, 0], rows[:, 1]
+    if np.all(start[1:] > end[:-1]):  # a union already, or no row
         return rows
-    rows = rows[np.argsort(rows[:, 0], kind="stable")]
-    reached = np.maximum.accumulate(rows[:, 1])
-    opens = np.concatenate(([True], rows[1:, 0] > reached[:-1]))
-    first = np.flatnonzero(opens)
-    last = np.concatenate((first[1:] - 1, [len(rows) - 1]))
-    return pairs(rows[first, 0], reached[last])
+    if np.any(start[1:] < start[:-1]):
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    reached = np.maximum.accumulate(end)
+    first = np.flatnonzero(np.concatenate(([True], start[1:] > reached[:-1])))
+    last = np.concatenate((first[1:] - 1, [len(start) - 1]))
+    return pairs(start[first], reached[last])
 
 
 def intersect(a: Floats, b: Floats) -> Floats:

@@ -57,13 +57,22 @@ class OpCosts:
     def inside(self, outer: Bools) -> Bools:
         """Mask of these operators and of all that run inside them."""
         inner = outer.copy()
-        at = self.parent.copy()
-        pending = np.flatnonzero(at >= 0)
-        while len(pending):  # one round per level of nesting
-            inner[pending] |= outer[at[pending]]
-            at[pending] = self.parent[at[pending]]
-            pending = pending[at[pending] >= 0]
+        if outer.any():
+            for rows, around in self._levels:
+                inner[rows] |= outer[around]
         return inner
+
+    @cached_property
+    def _levels(self) -> list[tuple[Ints, Ints]]:
+        """Operators and those around them, level by level of nesting: first their parents, then the parents' …"""
+        levels = []
+        rows = np.flatnonzero(self.parent >= 0)
+        around = self.parent[rows]
+        while len(rows):
+            levels.append((rows, around))
+            around = self.parent[around]
+            rows, around = rows[around >= 0], around[around >= 0]
+        return levels
 
     def within(self, spans: Spans) -> Bools:
         """Mask of the operators that began inside one of these spans, on the span's thread."""
@@ -130,24 +139,16 @@ class OpCosts:
         """For each operator the outermost node of the backward pass that it runs in, or -1."""
         is_node = self.named(lambda name: name.startswith(BACKWARD))
         found: Ints = np.where(is_node, np.arange(len(is_node)), -1)
-        at = self.parent.copy()
-        pending = np.flatnonzero(at >= 0)
-        while len(pending):
-            outer = pending[is_node[at[pending]]]
-            found[outer] = at[outer]
-            at[pending] = self.parent[at[pending]]
-            pending = pending[at[pending] >= 0]
+        for rows, around in self._levels:
+            is_inside = is_node[around]
+            found[rows[is_inside]] = around[is_inside]
         return found
 
     def inclusive(self, cost: Floats) -> Floats:
         """For each operator the cost of itself and of all that run inside it."""
         total = cost.copy()
-        at = self.parent.copy()
-        pending = np.flatnonzero(at >= 0)
-        while len(pending):
-            total += np.bincount(at[pending], cost[pending], len(total))
-            at[pending] = self.parent[at[pending]]
-            pending = pending[at[pending] >= 0]
+        for rows, around in self._levels:
+            total += np.bincount(around, cost[rows], len(total))
         return total
 
 

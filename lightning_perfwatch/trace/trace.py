@@ -26,7 +26,7 @@ from lightning_perfwatch.trace.columns import (
     Steps,
 )
 from lightning_perfwatch.trace.event import ABSENT
-from lightning_perfwatch.trace.intervals import Floats
+from lightning_perfwatch.trace.intervals import Floats, union
 from lightning_perfwatch.trace.modules import Modules, find_modules
 from lightning_perfwatch.trace.nesting import enclosing
 
@@ -116,6 +116,12 @@ class Trace:
     def dataloader(self) -> Spans:
         """Host time in the data loader's `__next__`, whatever category the file gives it."""
         return self.annotations.take(self.named(self.annotations, DATALOADER_PREFIXES))
+
+    @cached_property
+    def host_active(self) -> Floats:
+        """Where any thread of the host ran an operator or a runtime call, or waited for data; a union."""
+        parts = (self.ops.intervals, self.runtime.intervals, self.dataloader.intervals)
+        return union(np.concatenate([union(part) for part in parts]))
 
     @cached_property
     def syncs(self) -> Runtime:
