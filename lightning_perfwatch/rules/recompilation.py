@@ -26,26 +26,27 @@ class Recompilation(Rule):
     (``torch._dynamo.config.recompile_limit``) the function is run uncompiled for good.
 
     How it is measured: dynamo's own records say what was compiled in which step, how long it took and which guard had
-    failed. Compilations count from step ``first_step`` on, and those with a reason always: a first compilation has to
-    be. The share is their time over all time spent on training, so it falls with the length of the run.
+    failed. Compilations count from step ``first_step`` on: before that a function is compiled first, and once more
+    where a number or a length turns out to vary, which has to be. The share is their time over all time spent on
+    training, so it falls with the length of the run.
 
     Fix: give inputs a fixed length (``drop_last=True``, padding to multiples of 64), mark what varies with
     ``torch._dynamo.mark_dynamic`` or ``torch.compile(dynamic=True)``, pass numbers that change as tensors.
 
-    Silent when: nothing was compiled but what had to be, or it took under 1 % of the training.
+    Silent when: nothing was compiled after the first steps, or it took under 1 % of the training.
     """
 
     info_share: float = 0.01
     warning_share: float = 0.05
     critical_share: float = 0.25
-    first_step: int = 10
+    first_step: int = 3
 
     needs: ClassVar[tuple[str, ...]] = ("compilations", "wall_s")
 
     def check(self, evidence: Evidence) -> Iterable[Finding]:
         """At most one finding, which names the function that costs most."""
         training_s = (evidence.wall_s or {}).get("training", 0.0)
-        again = [one for one in evidence.compilations or () if one.reason or one.step >= self.first_step]
+        again = [one for one in evidence.compilations or () if one.step >= self.first_step]
         spent_s = sum(one.compile_s for one in again)
         if not again or training_s <= 0 or spent_s / training_s < self.info_share:
             return
