@@ -45,7 +45,7 @@ class Sizes:
     reference_mb: float = 350
     largest_mb: float = 2000
     tools_mb: float = 350
-    num_events: int = 830_000
+    num_events: int = 500_000
     num_ranks: int = 4
     num_rounds: int = 3
     num_starts: int = 10
@@ -136,18 +136,19 @@ def two_cores(settings: Settings) -> list[Figure]:
 
 
 def other_tools(settings: Settings) -> list[Figure]:
-    """Every tool on the same events, in the same minutes; imports are not counted.
+    """Every tool where it does its whole job, against this one on the same events in the same minutes.
 
-    On a live profile, which torch's own lists need, and on a trace with device work, without which
-    HolisticTraceAnalysis and gpu-idle have nothing to break down. A tool is judged where it does its whole job.
+    torch's own lists need a live profile, of which torch-tb-profiler reads the exported file; HolisticTraceAnalysis
+    and gpu-idle break down device work, of which the synthetic trace is full. Imports are not counted.
     """
     present = [tool for tool in _TOOL_TARGETS if _is_there(settings.python, tool)]
-    readers = [tool for tool in present if tool != "events"]
+    readers = {
+        kind: [t for t in present if _TOOL_TARGETS[t][2] == kind and t != "events"] for kind in ("live", "device")
+    }
     traces = {"live": settings.folder / "live.pt.trace.json", "device": settings.trace(settings.sizes.tools_mb)}
-    num_events = str(settings.sizes.num_events) if "events" in present else None
-    seconds = {"device": _compared(settings, traces["device"], readers)}
-    if num_events is not None:
-        seconds["live"] = _compared(settings, traces["live"], readers, num_events)
+    seconds = {"device": _compared(settings, traces["device"], readers["device"])}
+    if "events" in present:
+        seconds["live"] = _compared(settings, traces["live"], readers["live"], str(settings.sizes.num_events))
     head = ("trace", "MB", "perfwatch s", *(f"{tool} s" for tool in present), *(f"{tool} x" for tool in present))
     say_table(head, [_tools_row(name, traces[name], measured, present) for name, measured in seconds.items()])
     return [
