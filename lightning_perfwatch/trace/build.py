@@ -23,7 +23,7 @@ from lightning_perfwatch.trace.columns import (
     Spans,
     is_annotation,
 )
-from lightning_perfwatch.trace.nesting import self_times
+from lightning_perfwatch.trace.nesting import nested
 from lightning_perfwatch.trace.steps import annotated_steps, host_steps
 from lightning_perfwatch.trace.trace import Thread, Trace
 
@@ -62,7 +62,7 @@ def build_trace(path: Path, metadata: dict[str, Any], collected: Collector, left
     shift_us, end_us = _shift(columns)
     names = tuple(collected.names)
     operators, annotations = _without_annotations(columns[Kind.OPERATOR], columns[Kind.ANNOTATION], names)
-    self_us = self_times(operators["tid"], operators["start_us"], operators["dur_us"])
+    op_parents, self_us = nested(operators["tid"], operators["start_us"], operators["dur_us"])
     ops = Operators(**operators, self_us=self_us)
     host, device = Spans(**annotations), Spans(**columns[Kind.DEVICE_ANNOTATION])
     steps, remarks = host_steps(host, names, ops, columns[Kind.RUNTIME]["start_us"])
@@ -80,6 +80,7 @@ def build_trace(path: Path, metadata: dict[str, Any], collected: Collector, left
         steps=steps,
         device_steps=annotated_steps(device, names),
         ops=ops,
+        op_parents=op_parents,
         kernels=Kernels(**columns[Kind.KERNEL]),
         copies=_copies(columns[Kind.COPY], names),
         fills=_fills(columns[Kind.FILL]),

@@ -25,14 +25,16 @@ def parents(tid: Ids, start_us: Floats, end_us: Floats) -> Ints:
     return parent
 
 
-def self_times(tid: Ids, start_us: Floats, dur_us: Floats) -> Floats:
-    """For each row its duration without the events inside it (in any order of rows)."""
+def nested(tid: Ids, start_us: Floats, dur_us: Floats) -> tuple[Ints, Floats]:
+    """For each row, in any order, the row of the event around it, -1 for the outermost, and the time left to itself."""
     order = np.lexsort((-dur_us, start_us, tid))
     thread, start = tid[order], start_us[order]
     end = start + dur_us[order]
     parent = parents(thread, start, end)
     inner = np.flatnonzero(parent >= 0)
     outer = parent[inner]
+    around = np.full(len(order), -1, np.int64)
+    around[order[inner]] = order[outer]
     # Spans that stick out of the one around them (clocks round, stacks are incoherent) end with it here, so
     # that the self times of a thread add up to its busy time.
     while np.any(late := end[inner] > end[outer]):
@@ -41,7 +43,7 @@ def self_times(tid: Ids, start_us: Floats, dur_us: Floats) -> Floats:
     own -= np.bincount(outer, (end - start)[inner], len(own)) if len(inner) else 0.0
     result = np.empty(len(own))
     result[order] = np.maximum(own, 0.0)
-    return result
+    return around, result
 
 
 def enclosing(outer: Spans, tid: Ids, times_us: Floats) -> Ints:

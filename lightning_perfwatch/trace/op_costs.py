@@ -11,7 +11,7 @@ import numpy as np
 
 from lightning_perfwatch.trace.columns import Bools, Ints, Spans
 from lightning_perfwatch.trace.intervals import Floats
-from lightning_perfwatch.trace.nesting import enclosing, parents
+from lightning_perfwatch.trace.nesting import enclosing
 from lightning_perfwatch.trace.trace import Trace
 from lightning_perfwatch.trace.window import window_of
 
@@ -44,15 +44,10 @@ class OpCosts:
         """Mask of the operators whose name is wanted."""
         return self.trace.matching(self.trace.ops, wanted)
 
-    @cached_property
+    @property
     def parent(self) -> Ints:
         """For each operator the row of the one around it on its thread, -1 for the outermost."""
-        ops = self.trace.ops
-        order = np.lexsort((-ops.dur_us, ops.start_us, ops.tid))
-        above = parents(ops.tid[order], ops.start_us[order], ops.end_us[order])
-        result: Ints = np.full(len(ops), -1, np.int64)
-        result[order] = np.where(above >= 0, order[above], -1)
-        return result
+        return self.trace.op_parents
 
     def inside(self, outer: Bools) -> Bools:
         """Mask of these operators and of all that run inside them."""

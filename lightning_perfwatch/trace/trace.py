@@ -52,7 +52,8 @@ class Trace:
     """One trace. Times are microseconds from its first event, which the file puts at `origin_us`.
 
     `names`, `threads` and `inputs` are what the ids in the columns stand for; an entry of `inputs` is the JSON
-    text of one operator's `Input Dims` or `Input type`.
+    text of one operator's `Input Dims` or `Input type`. `op_parents` has for each row of `ops` the row of the operator
+    around it on its thread, -1 for the outermost.
     """
 
     path: Path
@@ -68,6 +69,7 @@ class Trace:
     steps: Steps
     device_steps: Steps
     ops: Operators
+    op_parents: Ints
     kernels: Kernels
     copies: Copies
     fills: Fills

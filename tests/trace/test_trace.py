@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 from torch.utils.data import DataLoader, TensorDataset
 
 from lightning_perfwatch.trace import Trace, breakdown, calls_per_step, read_trace, top_ops
-from lightning_perfwatch.trace.nesting import parents, self_times
+from lightning_perfwatch.trace.nesting import nested, parents
 from tests.trace.factories import annotation, call, event, fetch, kernel, op, step, trace
 
 WORKER = 200  # another thread
@@ -89,12 +89,18 @@ def test_annotations_take_no_self_time_from_operators() -> None:
 
 
 def test_back_to_back_operators_are_no_children() -> None:
-    assert self_times(np.zeros(3, np.int32), np.array([0.0, 1, 2]), np.ones(3)).tolist() == [1, 1, 1]
+    around, own = nested(np.zeros(3, np.int32), np.array([0.0, 1, 2]), np.ones(3))
+    assert (around.tolist(), own.tolist()) == ([-1, -1, -1], [1, 1, 1])
+
+
+def test_the_one_around_is_told_by_its_row_in_any_order() -> None:
+    around, _ = nested(np.array([1, 1, 2, 1], np.int32), np.array([2.0, 1, 2, 0]), np.array([1.0, 5, 1, 10]))
+    assert around.tolist() == [1, 3, -1, -1]
 
 
 def test_span_that_sticks_out_of_the_one_around_it_is_cut() -> None:
     """With stacks torch writes spans that overlap without nesting; a thread's self times still add up."""
-    own = self_times(np.zeros(3, np.int32), np.array([0.0, 5, 8]), np.array([10.0, 10, 20]))
+    _, own = nested(np.zeros(3, np.int32), np.array([0.0, 5, 8]), np.array([10.0, 10, 20]))
     assert own.tolist() == [5, 3, 2]
 
 
@@ -118,7 +124,7 @@ def test_many_siblings_take_few_rounds() -> None:
     number = 200_000
     start = np.concatenate(([0.0], np.arange(number) * 2.0 + 1))
     dur = np.concatenate(([number * 3.0], np.ones(number)))
-    own = self_times(np.zeros(number + 1, np.int32), start, dur)
+    _, own = nested(np.zeros(number + 1, np.int32), start, dur)
     assert own[0] == number * 2.0
 
 
