@@ -20,13 +20,15 @@ class CpuOversubscription(Rule):
     besides. Where they are more than the CPUs that this process may use, they take turns.
 
     Why it costs: an operator is done when its last thread is, so one thread that waits for its turn makes all of them
-    wait, at every operator. On two CPUs the same step took 106 ms with 2 threads, 144 ms with 4 and 217 ms with 32.
+    wait, at every operator. On two CPUs the same step took 106 ms with 2 threads, 144 ms with 4 and 217 ms with 32;
+    with another program on one of the CPUs it took 1,860 ms with 2 threads and 171 ms with 1.
 
     How it is measured: the kernel's own account of how long the thread that trains was ready to run and had no CPU
     (``/proc/thread-self/schedstat``), over the steady steps. In those measurements this was 1 %, 23 % and 49 % of the
     time, and 0 %, 26 % and 51 % of it went when there were as many threads as CPUs. Whose fault it is follows from
     the threads beyond the CPUs, from the CPU time of the loader's workers, and from what the CPUs did besides for
-    others. On a GPU run the share is at most the time in which the trace shows the device idle.
+    others. On a GPU run the share is at most the time in which the trace shows the device idle. Where others have the
+    CPUs it may be far more: a thread that spins for one that waits counts as running.
 
     Fix: ``torch.set_num_threads(...)`` or ``OMP_NUM_THREADS=...`` as named; fewer or cheaper loader workers; CPUs of
     its own for each run.
@@ -75,7 +77,7 @@ class CpuOversubscription(Rule):
             yield self._others(use, waits["others"])
 
     def _threads(self, use: ProcessorUse, share: float, severity: Severity) -> Finding:
-        fits = max(1, use.num_cpus // use.num_processes)
+        fits = _num_fitting(use)
         each = f"{use.num_processes} processes with " if use.num_processes > 1 else ""
         threads = f"{use.num_threads} thread{'s' * (use.num_threads > 1)}"
         fewer = f"Set torch.set_num_threads({fits}), or OMP_NUM_THREADS={fits} before the start"
@@ -104,15 +106,15 @@ class CpuOversubscription(Rule):
         )
 
     def _others(self, use: ProcessorUse, share: float) -> Finding:
-        busy = (use.others_s or 0.0) / use.wall_s
+        busy, fits = (use.others_s or 0.0) / use.wall_s, _num_fitting(use)
+        fewer = f"; until then, torch.set_num_threads({fits}) leaves them their part" if fits < use.num_threads else ""
         return Finding(
             rule=self.id(),
             severity=Severity.INFO,
             share=share,
             summary=f"Other programs keep {busy:.1f} of {_cpus(use.num_cpus)} busy, and the thread that trains waits "
             f"for a CPU for {100 * share:.0f} % of the time.",
-            advice="Stop what else runs on this machine (top shows it) or give this run CPUs of its own, and trust no "
-            "comparison of speeds until then.",
+            advice=f"Stop what else runs on this machine (top shows it) or give this run CPUs of its own{fewer}.",
             evidence=_numbers(use),
         )
 
@@ -127,6 +129,11 @@ def _by_cause(use: ProcessorUse) -> dict[str, float]:
     total = sum(wanted.values())
     delayed = min(1.0, use.delayed_s / use.wall_s)
     return {cause: delayed * cpus / total if total > 0 else 0.0 for cause, cpus in wanted.items()}
+
+
+def _num_fitting(use: ProcessorUse) -> int:
+    """Threads for each process of this run that find a CPU, beside what others keep busy."""
+    return max(1, round(use.num_cpus - (use.others_s or 0.0) / use.wall_s) // use.num_processes)
 
 
 def _exposed(evidence: Evidence) -> float:
