@@ -29,6 +29,7 @@ from lightning_perfwatch.measurements import (
     SyncSites,
     Window,
 )
+from lightning_perfwatch.resources import Resources
 from lightning_perfwatch.settings import Settings
 from lightning_perfwatch.trace import Breakdown, OpCosts, Trace, breakdown, op_costs
 
@@ -63,6 +64,7 @@ class Evidence:
     pauses: Pauses | None = None
     notes: tuple[str, ...] = ()
     settings: Settings | None = None
+    resources: Resources | None = None
     missing: dict[str, str] = field(default_factory=dict)
     trace: Trace | None = None
 
@@ -104,6 +106,7 @@ TRACE_ALONE = dict.fromkeys(
         "compilations",
         "pauses",
         "settings",
+        "resources",
     ),
     "a trace alone does not tell",
 )
@@ -122,6 +125,7 @@ _NOT_MEASURED = {
     "epoch_starts": "the start of epochs was not measured",
     "run": "the run's settings are not known",
     "ranks": "one process tells nothing of the others",
+    "resources": "what the run has of its machine was not read",
     "settings": "the settings of torch and of the optimizers are not known",
 }
 

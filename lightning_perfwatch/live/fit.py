@@ -30,6 +30,7 @@ from lightning_perfwatch.live.own_cost import OwnCost
 from lightning_perfwatch.live.pauses import describe_pauses
 from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.ranks import RankPart
+from lightning_perfwatch.live.resources import ResourceWatch
 from lightning_perfwatch.live.rivals import another_profiler
 from lightning_perfwatch.live.run_info import describe_run
 from lightning_perfwatch.live.schedule import Schedule
@@ -133,6 +134,7 @@ class FitWatch:
             count=self._flops.count,
             budget=self._budget,
         )
+        self._resources = ResourceWatch(trainer)
         self._compilations = CompileWatch()
         self._gc = GcWatch()
         self._gc.start()
@@ -200,7 +202,7 @@ class FitWatch:
         """End the interval with the steps that have ended."""
         wait_s = self._meter.wait()
         self._add_steps()
-        self._meter.close(wait_s)
+        self._resources.edge(self._meter.close(wait_s))
 
     def outside_steps(self) -> AbstractContextManager[None]:
         """Within this context the time is PerfWatch's own and belongs to no step."""
@@ -269,6 +271,7 @@ class FitWatch:
             compilations=self._compilations.compilations(),
             notes=tuple(notes),
             settings=describe_settings(trainer, self._module),
+            resources=self._resources.resources(),
         )
         missing = {name: reason for name, reason in self._missing().items() if getattr(known, name) is None}
         return replace(known, missing=missing)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any
 
-from lightning_perfwatch.counts import Counted
+from lightning_perfwatch.counts import Counted, Interval
 from lightning_perfwatch.live.batch import Amounts, BatchCounter
 from lightning_perfwatch.live.clock import Device
 from lightning_perfwatch.live.flop_meter import FlopMeter
@@ -123,16 +123,17 @@ class Meter:
         self._hides_end = wait_s < _NO_WAIT_S and since_s > _LONG_GAP_S
         return since_s if wait_s >= _NO_WAIT_S else wait_s
 
-    def close(self, wait_s: float) -> None:
+    def close(self, wait_s: float) -> Interval | None:
         """End the interval, if it has a step, at the edge that was waited for; the times of all its steps are added."""
         self._is_open_clean = True
         if self._throughput.num_steps == 0:
-            return
+            return None
         self._throughput.add_wait(wait_s)
         self._throughput.is_clean = self._throughput.is_clean and not self._hides_end
         interval = self._throughput.close()
         if interval is not None:
             self._row.add_interval(interval)
+        return interval
 
     def row(self) -> MetricRow | None:
         """The row of metrics that is due with the step that has ended, if one is; its interval is closed."""

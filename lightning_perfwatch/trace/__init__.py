@@ -6,6 +6,7 @@ Nothing here knows torch, rules or reports; a trace of any origin is only number
 from lightning_perfwatch.trace.attention import Attention, attention
 from lightning_perfwatch.trace.breakdown import Breakdown, DeviceBreakdown, breakdown, longest_communication
 from lightning_perfwatch.trace.copying import CopyCost, copy_costs
+from lightning_perfwatch.trace.exchanges import Exchanges, exchanges_in_steps
 from lightning_perfwatch.trace.filling import filled_share
 from lightning_perfwatch.trace.host_breakdown import HostBreakdown, host_breakdown
 from lightning_perfwatch.trace.idle import stalls
@@ -15,6 +16,7 @@ from lightning_perfwatch.trace.op_costs import OpCosts, op_costs
 from lightning_perfwatch.trace.operators import OpTotal, calls_per_step, top_launchers, top_ops
 from lightning_perfwatch.trace.places import CodePlace, annotation_at, code_place
 from lightning_perfwatch.trace.reader import TraceError, read_trace
+from lightning_perfwatch.trace.reserving import Reserving, reserving_in_steps
 from lightning_perfwatch.trace.step_breakdown import StepBreakdown, step_breakdowns
 from lightning_perfwatch.trace.step_rows import DeviceStep, HostStep, device_steps, host_steps
 from lightning_perfwatch.trace.trace import Trace
@@ -28,12 +30,14 @@ __all__ = [
     "CopyCost",
     "DeviceBreakdown",
     "DeviceStep",
+    "Exchanges",
     "HostBreakdown",
     "HostStep",
     "Launches",
     "Loops",
     "OpCosts",
     "OpTotal",
+    "Reserving",
     "StepBreakdown",
     "Trace",
     "TraceError",
@@ -45,6 +49,7 @@ __all__ = [
     "code_place",
     "copy_costs",
     "device_steps",
+    "exchanges_in_steps",
     "filled_share",
     "host_breakdown",
     "host_loops",
@@ -53,6 +58,7 @@ __all__ = [
     "longest_communication",
     "op_costs",
     "read_trace",
+    "reserving_in_steps",
     "stalls",
     "step_breakdowns",
     "top_launchers",

@@ -22,6 +22,7 @@ from lightning_perfwatch.measurements import (
     SyncSite,
     SyncSites,
 )
+from lightning_perfwatch.resources import Accelerators, Clocks, MemoryUse, ProcessorUse, Resources
 from lightning_perfwatch.settings import OptimizerSettings, Settings
 from lightning_perfwatch.trace import Trace
 from tests.trace.factories import Json, op, optimizer_step, step, trace
@@ -105,6 +106,26 @@ def settings(**changes: Any) -> Settings:
     return replace(healthy, **changes)
 
 
+def processor_use(**changes: Any) -> ProcessorUse:
+    """A second for each of 20 steps, on four CPUs that nobody else uses."""
+    healthy = ProcessorUse(
+        num_steps=20, wall_s=20.0, running_s=19.0, delayed_s=0.1, process_s=70.0, num_cpus=4, num_threads=4,
+        others_s=0.5,
+    )  # fmt: skip
+    return replace(healthy, **changes)
+
+
+def resources(**changes: Any) -> Resources:
+    """Those of a run on a CPU."""
+    healthy = Resources(
+        processors=processor_use(),
+        host_memory=MemoryUse("cpu", used_bytes=2**30, num_steps=80),
+        clocks=Clocks("cpu", wall_s=20.0, throttled_s=0.0),
+        accelerators=Accelerators(),
+    )
+    return replace(healthy, **changes)
+
+
 STEP_US = 100_000.0
 
 
@@ -143,5 +164,6 @@ def evidence(**changes: Any) -> Evidence:
         gc=tuple(GcPauses(generation, 0, 0.0, 0.0, num_steps=20, step_s=2.0) for generation in range(3)),
         compilations=(),
         settings=settings(),
+        resources=resources(),
     )
     return replace(healthy, **changes)
