@@ -22,6 +22,13 @@ class Severity(str, Enum):
         """Order of severity: 0 for info, 1 for warning, 2 for critical."""
         return tuple(Severity).index(self)
 
+    @classmethod
+    def of(cls, share: float, warning_share: float, critical_share: float) -> Severity:
+        """The severity of a cost: of ``share`` (0..1) of the step, by a rule's two thresholds."""
+        if share >= critical_share:
+            return cls.CRITICAL
+        return cls.WARNING if share >= warning_share else cls.INFO
+
 
 @dataclass(frozen=True)
 class Where:

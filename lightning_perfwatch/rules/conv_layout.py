@@ -64,9 +64,7 @@ class ConvLayout(Rule):
     def _layout(self, share: float, part: float, kernels_per_step: float) -> Finding:
         return Finding(
             rule=self.id(),
-            severity=Severity.CRITICAL if share >= self.critical_share
-            else Severity.WARNING if share >= self.warning_share
-            else Severity.INFO,
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             summary=f"Changing the memory layout of images around convolutions takes {100 * part:.0f} % of the time "
             f"of the convolutions, {100 * share:.1f} % of the step ({kernels_per_step:.0f} kernels).",

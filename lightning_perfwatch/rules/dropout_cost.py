@@ -52,11 +52,7 @@ class DropoutCost(Rule):
         share = min(1.0, dropout_share + draws_share)
         if share < self.info_share:
             return
-        severity = (
-            Severity.CRITICAL if share >= self.critical_share
-            else Severity.WARNING if share >= self.warning_share
-            else Severity.INFO
-        )  # fmt: skip
+        severity = Severity.of(share, self.warning_share, self.critical_share)
         is_dropout = dropout_share >= draws_share
         num_calls = int((costs.named(_DROPOUT.__contains__) & dropout & (costs.parent < 0)).sum())
         yield Finding(

@@ -74,9 +74,7 @@ class FullPrecisionMatmul(Rule):
         mostly_convolutions = bool(kernels.dur_us[is_convolution].sum() > kernels.dur_us.sum() / 2)
         yield Finding(
             rule=self.id(),
-            severity=Severity.CRITICAL if share >= self.critical_share
-            else Severity.WARNING if share >= self.warning_share
-            else Severity.INFO,
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             summary=f"{'Convolutions' if mostly_convolutions else 'Matrix products'} in float32 without tensor cores "
             f"take {100 * product_share:.0f} % of the step; the tensor cores are up to {ratio:g} times as fast.",

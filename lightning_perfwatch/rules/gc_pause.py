@@ -60,7 +60,7 @@ class GcPause(Rule):
         is_called = worst.called_s >= worst.total_s / 2
         yield Finding(
             rule=self.id(),
-            severity=self._severity(share),
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             summary=f"The garbage collector takes {100 * share:.1f} % of the training steps: {_collections(worst)}"
             f"{', which the code calls for' if is_called else ''}.",
@@ -77,11 +77,6 @@ class GcPause(Rule):
             }
             | {"num_steps": worst.num_steps, "steps_s": worst.step_s},
         )
-
-    def _severity(self, share: float) -> Severity:
-        if share >= self.critical_share:
-            return Severity.CRITICAL
-        return Severity.WARNING if share >= self.warning_share else Severity.INFO
 
 
 def _collections(entry: GcPauses) -> str:

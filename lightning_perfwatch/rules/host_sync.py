@@ -90,7 +90,7 @@ class HostSync(Rule):
         code = waits.place
         yield Finding(
             rule=self.id(),
-            severity=self._severity(share),
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             summary=f"The host waits for the GPU {waits.per_step:,.3g} times per step, mostly in "
             f"{waits.operator or waits.call}: the GPU idles for {100 * share:.0f} % of the time because of it.",
@@ -101,11 +101,6 @@ class HostSync(Rule):
             else Where(file=code.file, line=code.line, op=waits.operator or waits.call),
             evidence=_numbers_of(waits),
         )
-
-    def _severity(self, share: float) -> Severity:
-        if share >= self.critical_share:
-            return Severity.CRITICAL
-        return Severity.WARNING if share >= self.warning_share else Severity.INFO
 
     def _is_confirmed(self, site: SyncSite, trace: Trace | None) -> bool:
         """Whether the trace agrees that this is done in every step; it can only tell for reads of single values."""
@@ -138,7 +133,7 @@ class HostSync(Rule):
         if share is None:
             severity, cost = Severity.INFO, "what that costs was not measured, since no trace tells"
         else:
-            severity = self._severity(share)
+            severity = Severity.of(share, self.warning_share, self.critical_share)
             cost = f"the device idles for {100 * share:.0f} % of the time because the host waited for it"
         return Finding(
             rule=self.id(),

@@ -61,7 +61,7 @@ class LoggingSync(Rule):
                 cost = "what that costs was not measured, since no trace tells"
             else:
                 cost = f"the device idles for {100 * share:.0f} % of the time because of it"
-                severity = self._severity(share)
+                severity = Severity.of(share, self.warning_share, self.critical_share)
         else:
             share = min(1.0, spent_s / evidence.steps.mean_step_s) if evidence.steps.mean_step_s > 0 else 0.0
             cost = (
@@ -79,11 +79,6 @@ class LoggingSync(Rule):
             where=Where(file=worst.file, line=worst.line, op=worst.code),
             evidence={"calls_per_step": calls, "host_s_per_step": spent_s, "call": worst.call},
         )
-
-    def _severity(self, share: float) -> Severity:
-        if share >= self.critical_share:
-            return Severity.CRITICAL
-        return Severity.WARNING if share >= self.warning_share else Severity.INFO
 
 
 def _exposed_share(evidence: Evidence, spent_s: float) -> float | None:

@@ -73,9 +73,7 @@ class MemoryBoundOps(Rule):
         per_step = chain.num_calls / max(1, len(costs.trace.steps))
         return Finding(
             rule=self.id(),
-            severity=Severity.CRITICAL if share >= self.critical_share
-            else Severity.WARNING if share >= self.warning_share
-            else Severity.INFO,
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             summary=f"{name} of {len(chain.names)} operators ({_shown(chain.names)}), {per_step:g} times in each step, "
             f"takes {100 * cost.share:.0f} % of the step; fused it would take {100 * (cost.share - share):.0f} %.",

@@ -59,7 +59,7 @@ class Recompilation(Rule):
         steps = tuple(sorted({one.step for one in again}))
         yield Finding(
             rule=self.id(),
-            severity=self._severity(share),
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             summary=f"torch.compile compiled {_times(len(again))} while training went on, {spent_s:.1f} s or "
             f"{100 * share:.0f} % of it, most of it {worst[0].function}(){f': {reason}' if reason else ''}.",
@@ -72,11 +72,6 @@ class Recompilation(Rule):
                 "reasons": sorted({one.reason for one in again if one.reason})[:5],
             },
         )
-
-    def _severity(self, share: float) -> Severity:
-        if share >= self.critical_share:
-            return Severity.CRITICAL
-        return Severity.WARNING if share >= self.warning_share else Severity.INFO
 
 
 def _times(number: int) -> str:

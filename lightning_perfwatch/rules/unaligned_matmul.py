@@ -66,9 +66,7 @@ class UnalignedMatmul(Rule):
         padded = -(-worst // _PAD_TO) * _PAD_TO
         yield Finding(
             rule=self.id(),
-            severity=Severity.CRITICAL if share >= self.critical_share
-            else Severity.WARNING if share >= self.warning_share
-            else Severity.INFO,
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             summary=f"Matrix products in 16 bits with sizes that are no multiple of {self.multiple} "
             f"({', '.join(str(size) for size in sorted(cost_of_size))}) take {100 * product_share:.0f} % of the step.",

@@ -66,9 +66,7 @@ class UnfusedOptimizer(Rule):
         why = "" if settings is None or settings.foreach is not False else " (it was told foreach=False)"
         return Finding(
             rule=self.id(),
-            severity=Severity.CRITICAL if share >= self.critical_share
-            else Severity.WARNING if share >= self.warning_share
-            else Severity.INFO,
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             summary=f"{part.name} updates its parameters one by one{why}: {part.ops_per_call:.0f} operators"
             f"{tensors} take {100 * part.share:.1f} % of the step, and {setting} would save "

@@ -48,9 +48,7 @@ class ZeroGradFill(Rule):
         share = found.share
         yield Finding(
             rule=self.id(),
-            severity=Severity.CRITICAL if share >= self.critical_share
-            else Severity.WARNING if share >= self.warning_share
-            else Severity.INFO,
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             summary=f"Filling gradients with zeros and adding to them takes {100 * share:.1f} % of the step.",
             advice="Call optimizer.zero_grad() without set_to_none=False (in a LightningModule: in "
