@@ -13,8 +13,9 @@ class ProcessorUse:
     """CPU time over ``num_steps`` steps that stand for the run, in ``wall_s`` seconds of wall clock.
 
     The thread that trains ran for ``running_s`` and was ready to run but had no CPU for ``delayed_s``; ``process_s``
-    is the CPU time of all threads of its process, ``workers_s`` that of its loader's ``num_workers`` processes, and
-    ``others_s`` that of everything else on the CPUs that this process may use (what a hypervisor took included).
+    is the CPU time of all threads of its process, ``workers_s`` that of the ``num_workers`` processes that it started
+    through multiprocessing (its loaders' workers), and ``others_s`` that of everything else on the CPUs that this
+    process may use (what a hypervisor took included).
     ``num_processes`` processes train on this machine, each with ``num_threads`` threads for one operator.
     """
 

@@ -26,8 +26,8 @@ class MemoryGrowth(Rule):
 
     How it is measured: the bytes in use (tensors on a device, the process's own pages on the host) where intervals
     end, over the steady steps only: no first steps, no validation, no profiled steps. Growth is steady if each quarter
-    of at least ``min_steps`` steps brings at least half of the mean. A leak grows alike in all of them; a cache that
-    fills, or an allocator that still learns sizes, levels off.
+    of at least ``min_steps`` steps brings at least half of the mean. A leak grows alike in all of them; an allocator
+    that still learns sizes levels off, and so does a cache once it is full.
 
     Fix: append ``loss.detach()`` or ``loss.item()`` every so many steps rather than ``loss``; drop ``retain_graph``;
     clear such lists when an epoch ends.
