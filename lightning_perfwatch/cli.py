@@ -34,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0: done; 2: bad argument or unreadable input, with one sentence on stderr; 130: interrupted.
     """
+    _replace_closed_streams()
     try:
         arguments = _parser().parse_args(argv)
         status: int = arguments.command(arguments)
@@ -45,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return EXIT_UNREADABLE
+    except MemoryError:
+        return _fail("There is not enough memory for this: analyse a shorter trace, or fewer of them.")
     except (OSError, ValueError) as error:
         return _fail(_sentence(error))
     return status
@@ -247,6 +250,14 @@ def _sentence(error: Exception) -> str:
 def _fail(sentence: str) -> int:
     sys.stderr.write(f"perfwatch: {sentence}\n")
     return EXIT_UNREADABLE
+
+
+def _replace_closed_streams() -> None:
+    """Python has None for a stream that was closed before it began (``>&-``)."""
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - as long as the process
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
 
 
 def _forget_stdout() -> None:

@@ -68,6 +68,11 @@ class ReadingProcess:
         with self._starting:
             if self._ended:
                 raise InterruptedError("the readers have been ended")
+            if not sys.executable:
+                raise ValueError(
+                    "Several traces are read by processes of their own, and this Python does not know its own "
+                    "interpreter (sys.executable): analyse them one by one."
+                )
             if self._process is None:
                 self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
                 self._process = subprocess.Popen(

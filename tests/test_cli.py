@@ -442,3 +442,34 @@ def test_to_json_is_what_the_command_prints(tmp_path: Path, capsys: pytest.Captu
 
     shown = told("report", tmp_path, "--format", "json", capsys=capsys)
     assert shown == to_json(report(directory=str(tmp_path)))
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_stream_that_was_closed_before_is_no_fault(tmp_path: Path, closed: str) -> None:
+    trace = tmp_path / "a.pt.trace.json"
+    trace.write_bytes(trace_text())
+    command = f"{sys.executable} -m lightning_perfwatch analyze"
+    done = subprocess.run(f"{command} {trace} {closed}", shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    missing = subprocess.run(f"{command} {tmp_path / 'no'} {closed}", shell=True, capture_output=True, check=False)
+    assert missing.returncode == 2
+    assert b"Traceback" not in missing.stderr
+
+
+def test_a_trace_comes_through_a_pipe_too() -> None:
+    command = f"{sys.executable} -m lightning_perfwatch analyze /dev/stdin --format json"
+    for data in (trace_text(), gzip.compress(trace_text())):
+        done = subprocess.run(command, shell=True, input=data, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["top_ops"]
+
+
+def test_too_little_memory_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def exhausted(*arguments: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("lightning_perfwatch.bare_trace.read_trace", exhausted)
+    assert cli.main(["analyze", str(tmp_path / "a.json")]) == 2
+    assert capsys.readouterr().err.startswith("perfwatch: There is not enough memory")

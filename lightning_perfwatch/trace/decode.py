@@ -209,6 +209,9 @@ class EventStream:
             self.goes_on = bool(tail)
         elif tail != b"}":
             self.has_tail = True
+            if again := _EVENTS_KEY.search(tail):  # a second list: its events are not read, and that is said
+                self.goes_on = True
+                tail = tail[: again.start()].rstrip().rstrip(b",") + b"}"
             self._add_metadata(self._without_rest(b"{" + tail))
 
     def _without_rest(self, text: bytes) -> bytes:
@@ -218,8 +221,8 @@ class EventStream:
             end = json.JSONDecoder(strict=False).raw_decode(plain)[1]
         except (ValueError, RecursionError):
             return text
-        self.goes_on = end < len(plain)
-        return plain[:end].encode() if self.goes_on else text
+        self.goes_on = self.goes_on or end < len(plain)
+        return plain[:end].encode() if end < len(plain) else text
 
     def _add_metadata(self, text: bytes) -> None:
         for attempt in (text, mended(text)):

@@ -105,7 +105,7 @@ def ranges(path: Path, num_processes: int) -> list[Range]:
     size = path.stat().st_size if path.is_file() else 0
     num_parts = min(num_processes, MOST_PARTS, size // SMALLEST_PART_BYTES)
     whole = Range(path, 0, None, is_list=False)
-    if num_parts < 2:
+    if num_parts < 2 or not sys.executable:
         return [whole]
     each = (size - _HEAD_START_BYTES) // num_parts
     with path.open("rb") as file:
@@ -152,7 +152,7 @@ class _Child(AbstractContextManager["_Child"]):
         assert self._process.stdout is not None
         try:
             answer = pickle.load(self._process.stdout)
-        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
+        except (OSError, EOFError, ValueError, MemoryError, pickle.UnpicklingError):
             return None
         return answer if isinstance(answer, Part) else None
 

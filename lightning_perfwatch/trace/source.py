@@ -38,8 +38,11 @@ class Source:
                 magic = file.read(2)
                 if not magic:
                     raise TraceError(f"{self.path} is empty: record the trace again.")
-                file.seek(self._begin)
-                yield from _utf8(self._gunzip(file) if magic == _GZIP else _plain(file, self._end))
+                if self._begin:
+                    file.seek(self._begin)
+                    magic = b""
+                # What has been read is put in front: a pipe can't go back.
+                yield from _utf8(self._gunzip(file, magic) if magic == _GZIP else _plain(file, magic, self._end))
         except FileNotFoundError:
             raise TraceError(f"{self.path} does not exist: check the path.") from None
         except IsADirectoryError:
@@ -51,10 +54,10 @@ class Source:
                 f"{self.path} could not be read ({error.strerror or error}): copy it to a local disk."
             ) from None
 
-    def _gunzip(self, file: BinaryIO) -> Iterator[bytes]:
+    def _gunzip(self, file: BinaryIO, data: bytes) -> Iterator[bytes]:
         # Not gzip.GzipFile: on a truncated file it throws away what it had already decompressed.
         inflater = zlib.decompressobj(wbits=31)
-        data = b""
+        data += file.read(_READ_BYTES)
         while True:
             data = data or file.read(_READ_BYTES)
             if not data:
@@ -101,8 +104,10 @@ def _undamaged(inflater: "zlib._Decompress", data: bytes) -> bytes:
     return b"".join(found)
 
 
-def _plain(file: BinaryIO, end: int | None) -> Iterator[bytes]:
+def _plain(file: BinaryIO, begun: bytes, end: int | None) -> Iterator[bytes]:
     left = math.inf if end is None else end - file.tell()
+    if begun:
+        yield begun
     while block := file.read(int(min(BLOCK_BYTES, left))):
         left -= len(block)
         yield block

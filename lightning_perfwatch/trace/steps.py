@@ -11,6 +11,7 @@ _PROFILER = re.compile(r"ProfilerStep#(\d{1,18})")
 _OPTIMIZER = "Optimizer.step#"
 # The profiler opens one more step when it is stopped; with less than this part of the others' operators it is
 # the remainder after the last whole step (torch writes it as a step of its own).
+_MOST_NAMED = 5
 _REMAINDER_SHARE = 0.05
 
 
@@ -68,7 +69,11 @@ def _complete(steps: Steps, ops: Operators, calls_us: Floats) -> tuple[Steps, li
         whole[-1] = work[-1] >= _REMAINDER_SHARE * float(np.median(work[:-1]))
     if whole.all():
         return steps, []
-    gone = ", ".join(f"#{number}" for number in steps.numbers[~whole])
-    return steps.take(whole), [
-        f"Step {gone} holds hardly any operator (the profiler was stopped in it) and was left out."
-    ]
+    gone = steps.numbers[~whole].tolist()
+    named = ", ".join(f"#{number}" for number in gone[:_MOST_NAMED])
+    if len(gone) == 1:
+        return steps.take(whole), [
+            f"Step {named} holds hardly any operator (the profiler was stopped in it) and was left out."
+        ]
+    more = f" and {len(gone) - _MOST_NAMED:,} more" if len(gone) > _MOST_NAMED else ""
+    return steps.take(whole), [f"Steps {named}{more} hold hardly any operator and were left out."]

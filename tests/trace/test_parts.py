@@ -2,6 +2,7 @@ import json
 import os
 import random
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +221,11 @@ def test_absorbing_numbers_names_anew() -> None:
     known = list(first.names)
     assert [known[row] for part in first.groups[Kind.OPERATOR].parts["name"] for row in part] == list("abccdb")
     assert (first.num_events, first.num_timed) == (6, 6)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_without_an_interpreter_to_start_one_process_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "a.json", some_events(100))
+    monkeypatch.setattr(sys, "executable", None)
+    assert read_in_parts(path, 2) is None
+    assert read_trace(path, 2).num_events == 500

@@ -394,3 +394,16 @@ def test_unreadable_file_is_refused(tmp_path: Path) -> None:
     path.chmod(0)
     with pytest.raises(TraceError, match="permissions"):
         read_trace(path)
+
+
+def test_a_second_list_of_events_is_said_to_be_left_out() -> None:
+    text = json.dumps(document(*EVENTS))
+    recorded = trace_of(text[:-1] + ', "traceEvents": [{"ph": "X"}], "after": 1}')
+    assert recorded.num_events == len(EVENTS)
+    assert any("follows the end" in sentence for sentence in recorded.left_out)
+
+
+def test_many_empty_steps_are_counted_rather_than_listed() -> None:
+    recorded = trace(op(0.5, 0.2), step(0, 0, 1), *(step(number, number, 1) for number in range(1, 100)))
+    (sentence,) = recorded.left_out
+    assert sentence == "Steps #1, #2, #3, #4, #5 and 94 more hold hardly any operator and were left out."
