@@ -13,6 +13,7 @@ _BACKWARD = "autograd::engine::evaluate_function"
 _EXCHANGES = ("c10d::allreduce_", "nccl:all_reduce", "gloo:all_reduce")
 _OPTIMIZER = "Optimizer.step#"
 _HOST_EXCHANGES = ("gloo:", "mpi:", "ucc:")
+_SEARCH = ("torch.distributed.ddp.reducer::search_unused_parameters", "_DDPSink")
 _NO_COMPUTATION = (_BACKWARD, "c10d::")
 
 
@@ -73,6 +74,19 @@ def exchange_on_host(trace: Trace) -> HostExchange | None:
         return float(np.median(covered_us / steps.dur_us))
 
     return HostExchange(trace.names[int(np.argmax(waited_us))], share(exchanges.intervals), share(waits))
+
+
+def search_on_host_share(trace: Trace) -> float | None:
+    """The part of the complete steps (0..1) in which DDP searches for unused parameters on the host.
+
+    With it counts the node that the search adds to each graph. None where the trace has no such operator or no step.
+    """
+    search = trace.ops.take(trace.named(trace.ops, _SEARCH)).intervals
+    steps = trace.steps
+    if len(search) == 0 or len(steps) == 0:
+        return None
+    inside_us = covered_before(search, steps.end_us) - covered_before(search, steps.start_us)
+    return float(inside_us.sum() / steps.dur_us.sum())
 
 
 def _in_backward(trace: Trace, spans: Spans) -> Floats:

@@ -1,6 +1,12 @@
 import pytest
 
-from lightning_perfwatch.trace import Exchanges, HostExchange, exchange_on_host, exchanges_in_steps
+from lightning_perfwatch.trace import (
+    Exchanges,
+    HostExchange,
+    exchange_on_host,
+    exchanges_in_steps,
+    search_on_host_share,
+)
 from tests.trace.factories import Json, annotation, fetch, kernel, op, optimizer_step, step, trace
 
 
@@ -91,3 +97,14 @@ def test_one_late_step_of_three_is_not_what_the_steps_are_like() -> None:
 def test_the_exchange_that_is_waited_for_longest_is_named() -> None:
     found = exchange_on_host(trace(step(1, 0, 100), op(0, 20), gloo(10, 20), gloo(40, 50, "gloo:all_gather")))
     assert found is not None and found.name == "gloo:all_gather"
+
+
+def test_the_search_for_unused_parameters_is_told_as_a_part_of_the_steps() -> None:
+    search = "torch.distributed.ddp.reducer::search_unused_parameters"
+    recorded = trace(
+        step(1, 0, 100), op(10, 20, search), op(30, 5, "_DDPSink"), op(60, 5, "_DDPSinkBackward"), step(2, 100, 200),
+        op(290, 30, search),
+    )  # fmt: skip
+    assert search_on_host_share(recorded) == pytest.approx(40 / 300)
+    assert search_on_host_share(trace(step(1, 0, 100), op(10, 20))) is None
+    assert search_on_host_share(trace(op(10, 20, search))) is None
