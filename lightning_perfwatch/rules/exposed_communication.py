@@ -9,7 +9,7 @@ from typing import ClassVar
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
 from lightning_perfwatch.rules.rule import Rule
-from lightning_perfwatch.trace import exchange_on_host, longest_communication
+from lightning_perfwatch.trace import HostExchange, exchange_on_host, longest_communication
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,7 @@ class ExposedCommunication(Rule):
         several = evidence.run is not None and evidence.run.world_size > 1
         if reason is not None or not several or evidence.breakdown is None or evidence.breakdown.devices:
             return reason
-        assert evidence.trace is not None
-        if exchange_on_host(evidence.trace) is None:
-            return "the trace shows no device, and no step with an exchange on the host"
-        return None
+        return None if _on_host(evidence) else "the trace shows no device, and no exchange of a training on the host"
 
     def check(self, evidence: Evidence) -> Iterable[Finding]:
         """At most one finding: for the device where most is exposed, or for the host if there is no device."""
@@ -62,7 +59,7 @@ class ExposedCommunication(Rule):
             if exposed >= self.warning_share:
                 yield self._finding(exposed, share, longest_communication(evidence.trace), worst.index)
             return
-        host = exchange_on_host(evidence.trace)
+        host = _on_host(evidence)
         if host is not None and host.exposed_share >= self.host_warning_share:
             yield self._finding(host.exposed_share, host.share, host.name, None)
 
@@ -89,6 +86,14 @@ class ExposedCommunication(Rule):
                 "device": index,
             },
         )
+
+
+def _on_host(evidence: Evidence) -> HostExchange | None:
+    """What is exchanged where the host trains; None where a device does that the trace does not show."""
+    on_device = evidence.run is not None and evidence.run.device_type != "cpu"
+    if evidence.trace is None or on_device or len(evidence.trace.runtime):
+        return None
+    return exchange_on_host(evidence.trace)
 
 
 _COMPARE = "Compare the ranks first (perfwatch analyze with the traces of all of them), since one may be late; else "

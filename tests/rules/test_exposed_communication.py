@@ -7,8 +7,8 @@ from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
 from lightning_perfwatch.finding import Finding, Severity
 from lightning_perfwatch.rules.exposed_communication import ExposedCommunication
 from lightning_perfwatch.rules.straggler_rank import StragglerRank
-from tests.rules.factories import evidence, rank_summary, run_info
-from tests.trace.factories import annotation, kernel, op, step, trace
+from tests.rules.factories import evidence, on_gpu, rank_summary, run_info
+from tests.trace.factories import annotation, call, kernel, op, step, trace
 
 
 def check(found: Evidence) -> list[Finding]:
@@ -64,6 +64,14 @@ def test_on_the_host_it_says_that_the_training_waits() -> None:
 def test_where_there_is_a_device_the_host_s_exchange_is_not_counted() -> None:
     recorded = trace(step(1, 0, 100), kernel(0, 100), annotation("gloo:all_reduce", 40, 50, tid=7))
     assert check(Evidence(trace=recorded, missing=TRACE_ALONE)) == []
+
+
+def test_a_device_that_the_trace_does_not_show_may_compute_meanwhile() -> None:
+    unseen = evidence(trace=exchanging_on_host(30).trace, run=on_gpu(world_size=2))
+    assert "no device" in str(ExposedCommunication().skip_reason(unseen))
+    assert check(unseen) == []
+    launching = trace(step(1, 0, 100), call(0, 5), op(0, 40), annotation("gloo:all_reduce", 30, 40, tid=7))
+    assert check(Evidence(trace=launching, missing=TRACE_ALONE)) == []
 
 
 def test_says_how_much_is_hidden_and_what_to_exchange_less() -> None:
