@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity
 from lightning_perfwatch.resources import DataParallelism
 from lightning_perfwatch.rules.rule import Rule
-from lightning_perfwatch.trace import Exchanges, exchanges_in_steps
+from lightning_perfwatch.trace import Exchanges, exchanges_in_steps, search_on_host_share
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,13 @@ class DdpSettings(Rule):
     How it is measured: all-reduces inside the backward pass, in steps of the trace with and without a step of the
     optimizer; the share is that part of the exchange that nothing hides: of communication kernels in the trace, or on
     a CPU of what DistributedDataParallel itself timed last. The other settings are what the wrapper tells, with the
-    parameters that it found unused; what they cost can't be told without trying.
+    parameters that it found unused. What the search takes is told by a trace without a device, since nothing hides it
+    there; what the others cost can't be told without trying.
 
     Fix: as each finding says.
 
-    Silent when: there is one process, or the settings fit. The search and the second copy are only information.
+    Silent when: there is one process, or the settings fit. The second copy is only information,
+    and so is a search of less than 5 % or of unknown cost.
     """
 
     warning_share: float = 0.05
@@ -63,7 +65,7 @@ class DdpSettings(Rule):
         if wrapper.backend == "gloo" and evidence.run is not None and evidence.run.device_type == "cuda":
             yield self._says(Severity.WARNING, *_GLOO, wrapper)
         if wrapper.find_unused_parameters and not wrapper.static_graph and wrapper.unused_parameter_bytes == 0:
-            yield self._says(Severity.INFO, *_SEARCH, wrapper)
+            yield self._search(wrapper, evidence)
         if wrapper.gradient_as_bucket_view is False and self._is_large(wrapper, evidence):
             gib = (wrapper.parameter_bytes or 0) / 2**30
             yield self._says(Severity.INFO, _TWICE[0].format(gib=gib), _TWICE[1], wrapper)
@@ -71,12 +73,9 @@ class DdpSettings(Rule):
     def _needless(self, exchanges: Exchanges, exposed_share: float | None) -> Finding:
         part = exchanges.num_exchanging_alone / exchanges.num_exchanging
         share = None if exposed_share is None else min(1.0, part * exposed_share)
-        severity = Severity.INFO
-        if share is not None and share >= self.warning_share:
-            severity = Severity.CRITICAL if share >= self.critical_share else Severity.WARNING
         return Finding(
             rule=self.id(),
-            severity=severity,
+            severity=self._severity(share),
             share=share,
             summary=f"In {exchanges.num_exchanging_alone} of {exchanges.num_exchanging} steps gradients are exchanged "
             "although no optimizer steps on them.",
@@ -87,6 +86,15 @@ class DdpSettings(Rule):
                 "exposed_exchange_share": exposed_share,
             },
         )
+
+    def _search(self, wrapper: DataParallelism, evidence: Evidence) -> Finding:
+        on_host = evidence.trace is not None and evidence.breakdown is not None and not evidence.breakdown.devices
+        share = search_on_host_share(evidence.trace) if on_host and evidence.trace is not None else None
+        finding = self._says(self._severity(share), *_SEARCH, wrapper)
+        return replace(finding, share=share, evidence={**finding.evidence, "search_share": share})
+
+    def _severity(self, share: float | None) -> Severity:
+        return Severity.INFO if share is None else Severity.of(share, self.warning_share, self.critical_share)
 
     def _is_large(self, wrapper: DataParallelism, evidence: Evidence) -> bool:
         """Whether a second copy of the gradients takes a part of the device's memory that is worth a word."""

@@ -6,7 +6,13 @@ Nothing here knows torch, rules or reports; a trace of any origin is only number
 from lightning_perfwatch.trace.attention import Attention, attention
 from lightning_perfwatch.trace.breakdown import Breakdown, DeviceBreakdown, breakdown, longest_communication
 from lightning_perfwatch.trace.copying import CopyCost, copy_costs
-from lightning_perfwatch.trace.exchanges import Exchanges, exchanges_in_steps
+from lightning_perfwatch.trace.exchanges import (
+    Exchanges,
+    HostExchange,
+    exchange_on_host,
+    exchanges_in_steps,
+    search_on_host_share,
+)
 from lightning_perfwatch.trace.filling import filled_share
 from lightning_perfwatch.trace.host_breakdown import HostBreakdown, host_breakdown
 from lightning_perfwatch.trace.idle import stalls
@@ -32,6 +38,7 @@ __all__ = [
     "DeviceStep",
     "Exchanges",
     "HostBreakdown",
+    "HostExchange",
     "HostStep",
     "Launches",
     "Loops",
@@ -49,6 +56,7 @@ __all__ = [
     "code_place",
     "copy_costs",
     "device_steps",
+    "exchange_on_host",
     "exchanges_in_steps",
     "filled_share",
     "host_breakdown",
@@ -59,6 +67,7 @@ __all__ = [
     "op_costs",
     "read_trace",
     "reserving_in_steps",
+    "search_on_host_share",
     "stalls",
     "step_breakdowns",
     "top_launchers",

@@ -3,11 +3,13 @@
 All of them, with their targets: ``python -m tests.benchmarks.faults``.
 """
 
+import re
 from pathlib import Path
 
 import pytest
 
 from lightning_perfwatch.rules import all_rules
+from lightning_perfwatch.rules.memory_growth import MemoryGrowth
 from tests.benchmarks import faults
 from tests.faults.case import Case, unknown_rules
 from tests.faults.healthy import HEALTHY
@@ -54,6 +56,15 @@ def test_every_rule_that_a_cpu_can_show_has_a_case_and_an_experiment() -> None:
     assert not planted & ONLY_ON_A_DEVICE
     experiments = {path.stem.replace("_", "-") for path in (ROOT / "configs" / "experiment").glob("*.yaml")}
     assert experiments == planted
+
+
+def test_cases_of_memory_train_for_longer_than_growth_takes_to_tell() -> None:
+    for case in PLANTED:
+        if case.rule == MemoryGrowth.id():
+            num_optimizers = 2 if "model=gan" in case.arguments else 1
+            steps = re.search(r"trainer\.max_steps=(\d+)", case.arguments)
+            assert steps is not None, case.name
+            assert int(steps[1]) / num_optimizers >= 2 * MemoryGrowth().min_steps, case.name
 
 
 def test_a_name_that_no_case_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,6 +62,17 @@ def test_a_search_that_finds_nothing_is_information() -> None:
     assert finding.advice == 'Use strategy="ddp" without find_unused_parameters=True.'
 
 
+@pytest.mark.parametrize(("search_us", "severity"), [(1, Severity.INFO), (6, Severity.WARNING)])
+def test_on_a_cpu_the_trace_tells_what_the_search_costs(search_us: float, severity: Severity) -> None:
+    search = op(20, search_us, "torch.distributed.ddp.reducer::search_unused_parameters")
+    (finding,) = check(wrapped(find_unused_parameters=True, trace=trace(step(1, 0, 100), search)))
+    assert finding.severity is severity
+    assert finding.share == pytest.approx(search_us / 100)
+    hidden = trace(step(1, 0, 100), search, kernel(0, 100))
+    (finding,) = check(wrapped(on_gpu(world_size=2), backend="nccl", find_unused_parameters=True, trace=hidden))
+    assert (finding.severity, finding.share) == (Severity.INFO, None)
+
+
 @pytest.mark.parametrize("changes", [{"unused_parameter_bytes": 64}, {"unused_parameter_bytes": None}])
 def test_a_search_that_finds_something_or_has_not_begun_is_none(changes: dict[str, Any]) -> None:
     assert check(wrapped(find_unused_parameters=True, **changes)) == []
