@@ -75,7 +75,7 @@ def test_details_that_the_traces_tell() -> None:
     summary, where = only("sparse_a2a_rank2_v100", "slow-hook")
     assert where == "# running sparse arch"
     summary, where = only("moe_forward_b200", "host-sync")
-    assert "50 times per step" in summary
+    assert "20 times per step" in summary
 
 
 @needs_traces
