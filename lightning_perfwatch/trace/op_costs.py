@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from lightning_perfwatch.trace.columns import Bools, Ints, Spans
-from lightning_perfwatch.trace.intervals import Floats
+from lightning_perfwatch.trace.intervals import Floats, divided_lengths
 from lightning_perfwatch.trace.nesting import enclosing
 from lightning_perfwatch.trace.trace import Trace
 from lightning_perfwatch.trace.window import window_of
@@ -23,8 +23,8 @@ _NODE = re.compile(r"(?:autograd::engine::evaluate_function: )?(\w+?)Backward(?:
 class OpCosts:
     """The cost of each row of `Trace.ops` inside the complete steps (in all of a trace without steps), `us`.
 
-    `clock` says what it is: "device", the work that the operator itself launched (summed where streams overlap), where
-    the trace has kernels; else "host", its self time. Shares are of the window, see `window.window_of`.
+    `clock` says what it is: "device", the work that the operator itself launched, where the trace has kernels: of an
+    instant in which several streams or devices work each piece of work counts for its part. Else "host", its self time. Shares are of the window, see `window.window_of`.
     """
 
     trace: Trace
@@ -157,7 +157,7 @@ def op_costs(trace: Trace) -> OpCosts:
     work = work.take(_in_steps(trace, trace.launched_us(work)))
     rows = trace.launching_ops(work)
     known = rows >= 0
-    us = np.bincount(rows[known], work.dur_us[known], len(trace.ops))
+    us = np.bincount(rows[known], divided_lengths(work.intervals)[known], len(trace.ops))
     return OpCosts(trace, us.astype(np.float64), window_us, "device")
 
 
