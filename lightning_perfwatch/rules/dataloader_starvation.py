@@ -11,6 +11,7 @@ from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
 from lightning_perfwatch.measurements import LoaderInfo, LoadProbe, RunInfo, StepTimes
 from lightning_perfwatch.rules.rule import Rule
+from lightning_perfwatch.trace import window_of
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ class DataloaderStarvation(Rule):
         """As for all rules, when there are too few steps, and for a trace without the loader's calls."""
         reason = super().skip_reason(evidence)
         if reason is None and evidence.steps is None and _TraceWait.of(evidence) is None:
-            return "the trace has no event of a data loader"
+            elsewhere = evidence.trace is not None and len(evidence.trace.dataloader) > 0
+            return f"the {'steps of the trace have' if elsewhere else 'trace has'} no event of a data loader"
         if reason is None and evidence.steps is not None and evidence.steps.num_steps < self.min_steps:
             return f"{evidence.steps.num_steps} steady steps are too few, {self.min_steps} are needed"
         return reason
@@ -143,13 +145,18 @@ class _TraceWait:
         idle = [device.data_idle_share for device in parts.devices if device.data_idle_share is not None]
         if parts.devices and not idle:
             return None
-        num_fetches = len(trace.dataloader)
-        name = trace.names[int(trace.dataloader.name[0])]
+        begin_us = trace.dataloader.start_us
+        window = window_of(trace)
+        inside = (begin_us >= window.start_us) & (begin_us < trace.steps.end_us.max(initial=window.start_us))
+        fetches = trace.dataloader.take(inside) if len(trace.steps) else trace.dataloader
+        if len(fetches) == 0:
+            return None
+        name = trace.names[int(fetches.name[0])]
         return cls(
             share=max(idle, default=parts.data_wait_share),
             on_device=bool(idle),
-            fetch_s=float(trace.dataloader.dur_us.mean()) / 1e6,
-            step_s=parts.window_s / (parts.num_steps or num_fetches),
+            fetch_s=float(fetches.dur_us.mean()) / 1e6,
+            step_s=parts.window_s / (parts.num_steps or len(fetches)),
             name=name.partition("#")[2].partition(".")[0] or name,
             num_workers=0 if "_SingleProcess" in name else None,
         )

@@ -206,5 +206,15 @@ class TestInABareTrace:
         (finding,) = check(self.bare(*steps, *waits))
         assert finding.share == pytest.approx(0.3)
 
+    def test_fetches_outside_of_the_steps_do_not_count(self) -> None:
+        inside = [step(number, 10_000.0 * number, 10_000) for number in range(4)]
+        inside += [annotation(SINGLE, 10_000.0 * number, 3_000) for number in range(4)]
+        (finding,) = check(self.bare(*inside, annotation(SINGLE, -900_000, 800_000), annotation(SINGLE, 40_000, 900_000)))
+        assert "3.0 ms for each batch" in finding.summary
+        assert "num_workers=1 in" in finding.advice
+        outside = self.bare(step(1, 0, 10_000), op(0, 10), annotation(SINGLE, 20_000, 900_000))
+        reason = DataloaderStarvation().skip_reason(outside)
+        assert reason == "the steps of the trace have no event of a data loader"
+
     def test_skipped_where_no_loader_is_seen(self) -> None:
         assert DataloaderStarvation().skip_reason(self.bare(op(0, 10))) == "the trace has no event of a data loader"
