@@ -11,6 +11,7 @@ from lightning_perfwatch.trace.filling import filled_share
 from lightning_perfwatch.trace.host_breakdown import HostBreakdown, host_breakdown
 from lightning_perfwatch.trace.idle import stalls
 from lightning_perfwatch.trace.launches import Launches, launches_in_steps
+from lightning_perfwatch.trace.lone_step import LoneStep, lone_step
 from lightning_perfwatch.trace.loops import Loops, host_loops
 from lightning_perfwatch.trace.op_costs import OpCosts, op_costs
 from lightning_perfwatch.trace.operators import OpTotal, calls_per_step, top_launchers, top_ops
@@ -34,6 +35,7 @@ __all__ = [
     "HostBreakdown",
     "HostStep",
     "Launches",
+    "LoneStep",
     "Loops",
     "OpCosts",
     "OpTotal",
@@ -55,6 +57,7 @@ __all__ = [
     "host_loops",
     "host_steps",
     "launches_in_steps",
+    "lone_step",
     "longest_communication",
     "op_costs",
     "read_trace",
