@@ -52,13 +52,13 @@ class ConvLayout(Rule):
             return
         convolutions = costs.inside(costs.named(lambda name: "convolution" in name.lower()))
         convolution_us = float(costs.us[convolutions].sum())
-        transposing = costs.trace.kernels.take(_transposing(costs.trace))
-        transposing_us = float(transposing.dur_us.sum())
+        transposing = _transposing(costs.trace)
+        transposing_us = costs.kernels_us(transposing)
         # An operator that is not recorded launches kernels too: then the transpositions are all that is known.
         part = transposing_us / max(convolution_us, transposing_us) if transposing_us > 0 else 0.0
         share = costs.share_of_us(transposing_us)
         if part >= self.min_transpose_share and share >= self.info_share:
-            yield self._layout(share, part, len(transposing) / max(1, len(costs.trace.steps)))
+            yield self._layout(share, part, int(transposing.sum()) / max(1, len(costs.trace.steps)))
         yield from self._benchmark(evidence, costs, convolution_us)
 
     def _layout(self, share: float, part: float, kernels_per_step: float) -> Finding:

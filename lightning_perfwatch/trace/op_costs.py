@@ -40,6 +40,14 @@ class OpCosts:
         """A cost in microseconds as a share (0..1) of the window; 0 for a window of no length."""
         return min(1.0, us / self.window_us) if self.window_us > 0 else 0.0
 
+    def kernels_us(self, rows: Bools) -> float:
+        """What these rows of `Trace.kernels` cost, each instant divided among the work that runs then."""
+        return float(self._kernel_us[rows].sum())
+
+    @cached_property
+    def _kernel_us(self) -> Floats:
+        return divided_lengths(self.trace.device_work.intervals)[: len(self.trace.kernels)]
+
     def named(self, wanted: Callable[[str], bool]) -> Bools:
         """Mask of the operators whose name is wanted."""
         return self.trace.matching(self.trace.ops, wanted)

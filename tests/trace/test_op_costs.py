@@ -52,6 +52,7 @@ def test_work_at_the_same_time_is_divided_among_streams_and_devices() -> None:
     )  # fmt: skip
     assert costs.us.tolist() == pytest.approx([20 + 10 + 20 / 3, 10 + 20 / 3, 20 / 3])
     assert costs.us.sum() == pytest.approx(60)
+    assert costs.kernels_us(costs.trace.kernels.device == 1) == pytest.approx(10 + 20 / 3)
 
 
 def test_without_operators_and_without_steps_nothing_costs_anything() -> None:
