@@ -9,7 +9,7 @@ from lightning_perfwatch.trace.copying import CopyCost, copy_costs
 from lightning_perfwatch.trace.exchanges import Exchanges, exchanges_in_steps
 from lightning_perfwatch.trace.filling import filled_share
 from lightning_perfwatch.trace.host_breakdown import HostBreakdown, host_breakdown
-from lightning_perfwatch.trace.idle import stalls
+from lightning_perfwatch.trace.idle import idle_stalls
 from lightning_perfwatch.trace.launches import Launches, launches_in_steps
 from lightning_perfwatch.trace.lone_step import LoneStep, lone_step
 from lightning_perfwatch.trace.loops import Loops, host_loops
@@ -55,6 +55,7 @@ __all__ = [
     "filled_share",
     "host_breakdown",
     "host_loops",
+    "idle_stalls",
     "host_steps",
     "launches_in_steps",
     "lone_step",
@@ -62,7 +63,6 @@ __all__ = [
     "op_costs",
     "read_trace",
     "reserving_in_steps",
-    "stalls",
     "step_breakdowns",
     "top_launchers",
     "top_ops",

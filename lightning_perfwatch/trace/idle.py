@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_perfwatch.trace.columns import Bools, DeviceSpans, Ints
-from lightning_perfwatch.trace.intervals import Floats, covered_before, subtract, union
+from lightning_perfwatch.trace.intervals import Floats, covered_before, intersect, pairs, subtract, union
 from lightning_perfwatch.trace.trace import Trace
 from lightning_perfwatch.trace.window import Window
 
@@ -144,6 +144,12 @@ def stalls(trace: Trace, window: Window) -> Floats:
     """Where no thread of the host ran an operator or a call for long: a hook, a sleep, logging, I/O."""
     quiet = subtract(np.array([[window.start_us, window.end_us]]), trace.host_active)
     return quiet[quiet[:, 1] - quiet[:, 0] >= _STALL_US]
+
+
+def idle_stalls(trace: Trace, device: int, window: Window) -> Floats:
+    """Where such a stall leaves the device idle: it had run dry, and the work that ends this came late."""
+    gaps = find_gaps(trace, trace.device_work.take(trace.device_work.device == device), window)
+    return intersect(stalls(trace, window), pairs(gaps.start, gaps.late_until))
 
 
 def _given_to_syncs(length: Floats, late: Floats, held: Floats, caught_up: Bools) -> Floats:
