@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity
+from lightning_perfwatch.frequency import how_often
 from lightning_perfwatch.rules.rule import Rule
 from lightning_perfwatch.trace import CopyCost, copy_costs
 
@@ -29,8 +30,8 @@ class DeviceCopy(Rule):
     images, converted on the device); keep on the device what is used again; copy results to the host once every 50
     steps.
 
-    Silent when: such copies take under 5 % of the step, or fewer than ``min_copies`` were recorded. They are only information where
-    there is no other work to hide them behind.
+    Silent when: such copies take under 5 % of the step, or fewer than ``min_copies`` were recorded. They are only
+    information where there is no other work to hide them behind.
     """
 
     warning_share: float = 0.05
@@ -58,7 +59,7 @@ class DeviceCopy(Rule):
             share=share,
             summary=f"For {100 * cost.exposed_share:.0f} % of the time the device only copies "
             f"{_WAYS.get(cost.direction, 'memory')}, "
-            f"{cost.per_step:.3g} times per step and {cost.bytes_per_copy / 1e6:.1f} MB at a time"
+            f"{how_often(cost.num_copies, cost.per_step)} and {cost.bytes_per_copy / 1e6:.1f} MB at a time"
             + (f"; other work could hide {100 * share:.0f} %." if share < 0.99 * cost.exposed_share else "."),
             advice=_FIXES.get(cost.direction, _LESS) if share >= self.warning_share else _LESS,
             evidence={

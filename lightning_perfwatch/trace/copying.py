@@ -13,16 +13,17 @@ from lightning_perfwatch.trace.window import window_of
 class CopyCost:
     """The copies of one direction and one kind of host memory on one device, in the window.
 
-    `exposed_share` is the part of the window in which such a copy runs and no kernel does; `hideable_share` that
-    part of it in which nothing else runs and for which the device has other work in the window (kernels, or copies of
-    the other direction, which have an engine of their own) that could run meanwhile and does not yet. `direction` is HtoD, DtoH, DtoD, PtoP or empty.
+    `exposed_share` is the part of the window in which such a copy runs and no kernel does; `hideable_share` that part
+    of it in which nothing else runs and for which the device has other work in the window (kernels, or copies of the
+    other direction, which have an engine of their own) that could run meanwhile and does not yet. `direction` is HtoD,
+    DtoH, DtoD, PtoP or empty; `per_step` is None without steps.
     """
 
     device: int
     direction: str
     pageable: bool
     num_copies: int
-    per_step: float
+    per_step: float | None
     bytes_per_copy: float
     exposed_share: float
     hideable_share: float
@@ -55,7 +56,7 @@ def copy_costs(trace: Trace) -> tuple[CopyCost, ...]:
                 direction=direction,
                 pageable=pageable,
                 num_copies=len(group),
-                per_step=len(group) / max(len(trace.steps), 1),
+                per_step=trace.per_step(len(group)),
                 bytes_per_copy=float(sizes.mean()) if len(sizes) else 0.0,
                 exposed_share=total(exposed) / window.dur_us,
                 hideable_share=min(alone_us, free_us) / window.dur_us,

@@ -15,8 +15,8 @@ from lightning_perfwatch.trace.window import Window
 # A launch takes the host 5 to 10 us and Python between two operators some tens; a host that does neither for a
 # hundred times that is not slow at launching but busy with something else.
 _STALL_US = 1000.0
-# Work on an idle device starts 8 us (CUDA) to 19 us (ROCm) after its launch has returned, at most, in the shared traces;
-# what takes longer waits for something on the device.
+# Work on an idle device starts 8 us (CUDA) to 19 us (ROCm) after its launch has returned, at most, in the shared
+# traces; what takes longer waits for something on the device.
 _LATENCY_US = 50.0
 
 
@@ -36,7 +36,8 @@ class Gaps:
     """The idle times of a device, in order, each with the launch of the work that ends it.
 
     `launched` is NaN without a launch record and after the last work. `late_until`: up to there the gap is due to a
-    launch that ended when the device had already run dry; its start where it is not. `caught_up`: since the gap before, work was launched on a busy device.
+    launch that ended when the device had already run dry; its start where it is not. `caught_up`: since the gap before,
+    work was launched on a busy device.
     """
 
     start: Floats
@@ -148,6 +149,8 @@ def stalls(trace: Trace, window: Window) -> Floats:
 
 def idle_stalls(trace: Trace, device: int, window: Window) -> Floats:
     """Where such a stall leaves the device idle: it had run dry, and the work that ends this came late."""
+    if len(trace.runtime) == 0:
+        return np.empty((0, 2))
     gaps = find_gaps(trace, trace.device_work.take(trace.device_work.device == device), window)
     return intersect(stalls(trace, window), pairs(gaps.start, gaps.late_until))
 

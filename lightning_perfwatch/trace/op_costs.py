@@ -24,7 +24,8 @@ class OpCosts:
     """The cost of each row of `Trace.ops` inside the complete steps (in all of a trace without steps), `us`.
 
     `clock` says what it is: "device", the work that the operator itself launched, where the trace has kernels: of an
-    instant in which several streams or devices work each piece of work counts for its part. Else "host", its self time. Shares are of the window, see `window.window_of`.
+    instant in which several streams or devices work each piece of work counts for its part. Else "host", its self time.
+    Shares are of the window, see `window.window_of`.
     """
 
     trace: Trace

@@ -139,6 +139,10 @@ class Trace:
             blocking &= self.runtime.start_us < self.steps.end_us.max()
         return self.runtime.take(blocking)
 
+    def per_step(self, count: float) -> float | None:
+        """Of what was counted in the complete steps the part of one; None without steps."""
+        return count / len(self.steps) if len(self.steps) else None
+
     def named(self, spans: Spans, prefixes: str | tuple[str, ...]) -> Bools:
         """Mask of the rows whose name starts with one of the prefixes."""
         return self.matching(spans, lambda name: name.startswith(prefixes))

@@ -13,13 +13,15 @@ from lightning_perfwatch.trace.trace import Trace
 
 @dataclass(frozen=True)
 class Waits:
-    """The host's waits for a device in the complete steps (in all of a trace without steps).
+    """The host's waits for a device in the complete steps (in all of a trace without steps, which has none per step).
 
-    Calls that the same operator makes are one wait. `host_share` of their time the host is held; `steps_share` of the steps hold at least one. `operator` is the
-    innermost operator around most of them, None where they are made outside of any.
+    Calls that the same operator makes are one wait. `host_share` of their time the host is held; `steps_share` of the
+    steps hold at least one. `operator` is the innermost operator around most of them, None where they are made outside
+    of any.
     """
 
-    per_step: float
+    num_waits: int
+    per_step: float | None
     steps_share: float
     host_share: float
     operator: str | None
@@ -36,9 +38,11 @@ def waits_in_steps(trace: Trace) -> Waits | None:
     if len(syncs) == 0:
         return None
     rows = enclosing(trace.ops, syncs.tid, syncs.start_us)
+    num_waits = _num_waits(rows)
     length_us = float(trace.steps.dur_us.sum()) if len(trace.steps) else trace.end_us - trace.start_us
     return Waits(
-        per_step=_num_waits(rows) / max(len(trace.steps), 1),
+        num_waits=num_waits,
+        per_step=trace.per_step(num_waits),
         steps_share=len(np.unique(step)) / len(trace.steps) if len(trace.steps) else 1.0,
         host_share=min(1.0, float(syncs.dur_us.sum()) / length_us) if length_us > 0 else 0.0,
         operator=_operator(trace, rows),

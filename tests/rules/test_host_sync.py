@@ -123,7 +123,7 @@ class TestInABareTrace:
         (finding,) = check(self.waiting(300))
         assert finding.severity is Severity.CRITICAL
         assert finding.share == pytest.approx(0.3, abs=0.02)
-        assert "waits for the GPU 1 times per step, mostly in aten::item" in finding.summary
+        assert "waits for the GPU once per step, mostly in aten::item" in finding.summary
         assert finding.where.op == "aten::item"
 
     def test_it_is_information_where_it_costs_little_and_nothing_where_it_costs_nothing(self) -> None:

@@ -18,6 +18,11 @@ def test_a_copy_is_exposed_where_no_kernel_runs() -> None:
     assert cost.bytes_per_copy == 1024
 
 
+def test_without_steps_nothing_is_per_step() -> None:
+    (cost,) = copy_costs(trace(copy(10, 40), kernel(50, 60), call(0, 1)))
+    assert (cost.num_copies, cost.per_step) == (1, None)
+
+
 def test_only_what_there_is_other_work_for_can_be_hidden() -> None:
     (cost,) = copy_costs(trace(step(1, 0, 100), copy(0, 80), kernel(80, 20)))
     assert cost.exposed_share == pytest.approx(0.8)

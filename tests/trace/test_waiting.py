@@ -28,7 +28,7 @@ def test_the_operator_the_call_and_the_line_that_wait() -> None:
 def test_without_steps_all_of_the_trace_counts() -> None:
     found = waits_in_steps(trace(op(0, 100), call(50, 25, "cudaStreamSynchronize")))
     assert found is not None
-    assert (found.per_step, found.steps_share, found.host_share) == (1.0, 1.0, 0.25)
+    assert (found.num_waits, found.per_step, found.steps_share, found.host_share) == (1, None, 1.0, 0.25)
 
 
 def test_the_copy_and_the_synchronisation_of_one_operator_are_one_wait() -> None:
