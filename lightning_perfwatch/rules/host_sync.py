@@ -130,7 +130,7 @@ class HostSync(Rule):
         share = _exposed_share(evidence)
         share = share if share is None else share * _part_of(sites, evidence)
         worst = sites[0]
-        others = f" ({len(sites) - 1} more such lines)" if len(sites) > 1 else ""
+        others = f" ({len(sites) - 1} more such line{'s' if len(sites) > 2 else ''})" if len(sites) > 1 else ""
         if share is None:
             severity, cost = Severity.INFO, "what that costs was not measured, since no trace tells"
         else:

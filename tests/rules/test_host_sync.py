@@ -102,7 +102,7 @@ class TestOnAGpu:
     def test_several_lines_share_one_cost(self) -> None:
         sites = [sync_site(device_type="cuda", line=line) for line in (3, 5)]
         (finding,) = check(audited(*sites, run=on_gpu()))
-        assert "1 more such lines" in finding.summary
+        assert "(1 more such line)" in finding.summary
         assert [site["line"] for site in finding.evidence["sites"]] == [3, 5]
 
 
