@@ -62,6 +62,29 @@ def settle(findings: Iterable[Finding], rules: Iterable[Rule]) -> tuple[Finding,
     return tuple(sorted(_counted_once(kept), key=_weight))
 
 
+def of_other_ranks(
+    told: tuple[Finding, ...], others: Mapping[int, Iterable[Finding]], rules: Iterable[Rule]
+) -> tuple[Finding, ...]:
+    """``told`` and, in order, what is worse on other ranks: of each rule the rank where it weighs most.
+
+    ``others`` are the findings of each rank alone. A rule that says as much of the rank in detail is not repeated,
+    nor is the symptom of a finding in ``told``, nor what makes a rank the one that the others wait for.
+    """
+    causes = {rule.id(): rule.symptom_of for rule in rules}
+    known = {finding.rule: finding.severity.rank for finding in reversed(told)}
+    worst: dict[str, Finding] = {}
+    for rank, findings in others.items():
+        for finding in sorted(findings, key=_weight):
+            same = [one for one in told if one.where.rank == rank and (finding.share or 0.0) >= _half(one)]
+            is_news = finding.severity.rank > max(known.get(finding.rule, -1), Severity.INFO.rank)
+            if same or not is_news or _is_explained(finding, told, causes):
+                continue
+            before = worst.get(finding.rule)
+            if before is None or _weight(finding) < _weight(before):
+                worst[finding.rule] = replace(finding, where=replace(finding.where, rank=rank))
+    return tuple(sorted((*told, *worst.values()), key=_weight))
+
+
 _EXPLAINED = 0.5
 """A symptom goes where its causes cost at least this part of it; what they leave of it is hardly worth a word."""
 _LEAST_LEFT = 0.05
@@ -78,6 +101,10 @@ def _is_explained(finding: Finding, findings: Iterable[Finding], causes: Mapping
     if finding.share is None:
         return bool(explaining)
     return bool(explaining) and sum(other.share or 0.0 for other in explaining) >= _EXPLAINED * finding.share
+
+
+def _half(finding: Finding) -> float:
+    return _EXPLAINED * (finding.share or 0.0)
 
 
 def _counted_once(findings: Iterable[Finding]) -> Iterable[Finding]:

@@ -15,8 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from lightning_perfwatch.bare_trace import BareTrace, worker_name
-from lightning_perfwatch.diagnosis import diagnose, settle
+from lightning_perfwatch.diagnosis import diagnose, of_other_ranks, settle
 from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
+from lightning_perfwatch.finding import Finding
 from lightning_perfwatch.measurements import RankSummary
 from lightning_perfwatch.processes import num_usable_cpus
 from lightning_perfwatch.reading_process import ReadingProcess, Unreadable
@@ -72,7 +73,7 @@ class RankTraces:
         return sum(answer.done() for answer in list(self._answers.values()))
 
     def report(self) -> Report:
-        """The first rank's report with the summary of every rank.
+        """The first rank's report with the summary of every rank, and what is worse on others than on the first.
 
         Raises:
             ValueError: none of the files can be read.
@@ -104,12 +105,21 @@ class RankTraces:
         first = ordered[0][1].report
         ranks = tuple(summary for summary, _ in ordered)
         together = diagnose(Evidence(ranks=ranks, missing=TRACE_ALONE), self._rules, self._ignore)
+        told = settle((*first.findings, *together.findings), self._rules)
+        judged = {rule for rule in first.skipped if any(rule not in trace.report.skipped for _, trace in ordered)}
+        others: dict[int, list[Finding]] = {}
+        for summary, trace in ordered[1:]:
+            others.setdefault(summary.rank, []).extend(trace.report.findings)
         remarks = [f"{trace.path.name}: {note}" for _, trace in ordered[1:] for note in trace.report.notes]
         return replace(
             first,
             ranks=ranks,
-            findings=settle((*first.findings, *together.findings), self._rules),
-            skipped={rule: reason for rule, reason in first.skipped.items() if rule in together.skipped},
+            findings=of_other_ranks(told, others, self._rules),
+            skipped={
+                rule: reason
+                for rule, reason in first.skipped.items()
+                if rule in together.skipped and rule not in judged
+            },
             notes=(*first.notes, *remarks, *unreadable),
         )
 

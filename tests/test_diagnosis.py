@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
 
-from lightning_perfwatch.diagnosis import Diagnosis, diagnose, settle
+from lightning_perfwatch.diagnosis import Diagnosis, diagnose, of_other_ranks, settle
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
-from lightning_perfwatch.rules import Rule
+from lightning_perfwatch.rules import Rule, all_rules
 from tests.reporters.factories import finding
 
 LEFT_OUT = "the settings leave it out"
@@ -179,3 +179,25 @@ class TestSharesOfOneStep:
 def test_a_share_is_of_a_step_or_of_a_run() -> None:
     with pytest.raises(ValueError, match="'step' or 'run', got 'week'"):
         finding(share_of="week")
+
+
+def test_of_other_ranks_only_what_is_news_is_told() -> None:
+    rules = [kind() for kind in all_rules().values()]
+    waited_for = finding(rule="straggler-rank", severity=Severity.CRITICAL, share=0.5, where=Where(rank=2))
+    told = (waited_for, finding(rule="launch-bound", share=0.1, where=Where()))
+    at_worst = finding(rule="device-copy", share=0.3, where=Where(op="copy"))
+    others = {
+        1: [
+            replace(at_worst, share=0.2),
+            finding(rule="exposed-communication", share=0.4),  # it waits for rank 2
+            finding(rule="launch-bound", share=0.2),  # no worse than that of the first rank
+            finding(rule="host-sync", severity=Severity.INFO, share=0.03),
+        ],
+        2: [finding(rule="slow-hook", severity=Severity.CRITICAL, share=0.5)],  # what the others wait for
+        3: [at_worst],
+    }
+    news = of_other_ranks(told, others, rules)
+    assert [(found.rule, found.where.rank) for found in news] == [
+        ("straggler-rank", 2), ("device-copy", 3), ("launch-bound", None),
+    ]  # fmt: skip
+    assert news[1] == replace(at_worst, where=Where(op="copy", rank=3))

@@ -88,6 +88,31 @@ def test_what_the_first_rank_shows_is_what_it_shows_alone(tmp_path: Path) -> Non
     assert (both.devices, both.top_ops, both.window_s) == (alone.devices, alone.top_ops, alone.window_s)
 
 
+@dataclass(frozen=True)
+class OnlyOfOtherRanks(Rule):
+    """Finds more the higher the rank is, and can not judge rank 0."""
+
+    def skip_reason(self, evidence: Evidence) -> str | None:
+        return "rank 0 tells nothing" if evidence.trace is None or evidence.trace.rank == 0 else None
+
+    def check(self, evidence: Evidence) -> Iterable[Finding]:
+        assert evidence.trace is not None and evidence.trace.rank is not None
+        yield finding(share=evidence.trace.rank / 10)
+
+
+def test_what_only_another_rank_shows_is_told_of_the_rank_where_it_is_worst(tmp_path: Path) -> None:
+    for rank in (0, 1, 3, 2):
+        rank_trace(tmp_path, f"{rank}.json", rank=rank)
+
+    report = read(tmp_path, rules=(OnlyOfOtherRanks(),))
+
+    (found,) = report.findings
+    assert (found.share, found.where.rank) == (0.3, 3)
+    assert OnlyOfOtherRanks.id() not in report.skipped
+    alone = read(tmp_path / "0.json", rules=(OnlyOfOtherRanks(),))
+    assert alone.skipped[OnlyOfOtherRanks.id()] == "rank 0 tells nothing"
+
+
 def test_ranks_come_from_the_trace_else_from_a_name_else_from_the_order_of_names(tmp_path: Path) -> None:
     rank_trace(tmp_path, "a_rank7.json", rank=3)
     rank_trace(tmp_path, "b-Rank_2.json")

@@ -10,6 +10,7 @@ import numpy as np
 
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
+from lightning_perfwatch.frequency import how_many
 from lightning_perfwatch.rules.rule import Rule
 from lightning_perfwatch.trace import OpCosts, Trace
 from lightning_perfwatch.trace.columns import Bools
@@ -52,26 +53,26 @@ class ConvLayout(Rule):
             return
         convolutions = costs.inside(costs.named(lambda name: "convolution" in name.lower()))
         convolution_us = float(costs.us[convolutions].sum())
-        transposing = costs.trace.kernels.take(_transposing(costs.trace))
-        transposing_us = float(transposing.dur_us.sum())
+        transposing = _transposing(costs.trace)
+        transposing_us = costs.kernels_us(transposing)
         # An operator that is not recorded launches kernels too: then the transpositions are all that is known.
         part = transposing_us / max(convolution_us, transposing_us) if transposing_us > 0 else 0.0
         share = costs.share_of_us(transposing_us)
         if part >= self.min_transpose_share and share >= self.info_share:
-            yield self._layout(share, part, len(transposing) / max(1, len(costs.trace.steps)))
+            yield self._layout(share, part, int(transposing.sum()), costs.trace.per_step(int(transposing.sum())))
         yield from self._benchmark(evidence, costs, convolution_us)
 
-    def _layout(self, share: float, part: float, kernels_per_step: float) -> Finding:
+    def _layout(self, share: float, part: float, num_kernels: int, per_step: float | None) -> Finding:
         return Finding(
             rule=self.id(),
             severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             summary=f"Changing the memory layout of images around convolutions takes {100 * part:.0f} % of the time "
-            f"of the convolutions, {100 * share:.1f} % of the step ({kernels_per_step:.0f} kernels).",
+            f"of the convolutions, {100 * share:.1f} % of the step ({how_many(num_kernels, 'kernel', per_step)}).",
             advice="Write model.to(memory_format=torch.channels_last), and images = "
             "images.to(memory_format=torch.channels_last) in the training step.",
             where=Where(op="convolution"),
-            evidence={"share_of_convolutions": part, "kernels_per_step": kernels_per_step},
+            evidence={"share_of_convolutions": part, "kernels_per_step": per_step},
         )  # fmt: skip
 
     def _benchmark(self, evidence: Evidence, costs: OpCosts, convolution_us: float) -> Iterable[Finding]:

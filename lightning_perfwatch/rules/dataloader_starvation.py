@@ -11,6 +11,7 @@ from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
 from lightning_perfwatch.measurements import LoaderInfo, LoadProbe, RunInfo, StepTimes
 from lightning_perfwatch.rules.rule import Rule
+from lightning_perfwatch.trace import LoneStep, lone_step, window_of
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class DataloaderStarvation(Rule):
     cheaper at the place named. The start of workers at each epoch is another rule's (``worker-restart``).
 
     Silent when: the wait is under 5 % of the step or under ``min_wait_ms`` per batch. A worker needs about 1 ms to
-    hand over its batch (1.1 ms measured on two CPU cores for 16 x 128 tokens), so shorter waits can't be hidden.
+    hand over its batch (1.1 ms measured on two CPU cores for 16 x 128 tokens), so shorter waits can't be hidden. In
+    a trace alone, a single step of many that holds nearly all of the wait makes it information.
     """
 
     warning_share: float = 0.05
@@ -52,7 +54,8 @@ class DataloaderStarvation(Rule):
         """As for all rules, when there are too few steps, and for a trace without the loader's calls."""
         reason = super().skip_reason(evidence)
         if reason is None and evidence.steps is None and _TraceWait.of(evidence) is None:
-            return "the trace has no event of a data loader"
+            elsewhere = evidence.trace is not None and len(evidence.trace.dataloader) > 0
+            return f"the {'steps of the trace have' if elsewhere else 'trace has'} no event of a data loader"
         if reason is None and evidence.steps is not None and evidence.steps.num_steps < self.min_steps:
             return f"{evidence.steps.num_steps} steady steps are too few, {self.min_steps} are needed"
         return reason
@@ -62,7 +65,8 @@ class DataloaderStarvation(Rule):
         if evidence.steps is None:
             wait = _TraceWait.of(evidence)
             if wait is not None and wait.share >= self.warning_share and wait.fetch_s * 1e3 >= self.min_wait_ms:
-                yield self._of_trace(wait)
+                assert evidence.trace is not None
+                yield self._of_trace(wait, lone_step(evidence.trace, "data", self.warning_share))
             return
         share = evidence.steps.share("data_wait")
         if share >= self.warning_share and evidence.steps.phase_s("data_wait") * 1e3 >= self.min_wait_ms:
@@ -101,23 +105,28 @@ class DataloaderStarvation(Rule):
             evidence=numbers,
         )
 
-    def _of_trace(self, wait: _TraceWait) -> Finding:
+    def _of_trace(self, wait: _TraceWait, lone: LoneStep | None) -> Finding:
         most = f"The GPU idles for {100 * wait.share:.0f} % of the time" if wait.on_device else "Training waits"
+        each = f"{wait.fetch_s * 1e3:.1f} ms for each batch"
+        when = each if lone is None else f"nearly all of it in 1 of {lone.num_steps} steps (#{lone.number})"
         spent = "" if wait.on_device else f" for {100 * wait.share:.0f} % of the time"
         cause = (
             "num_workers=0 loads every batch in the training process"
             if wait.num_workers == 0
             else "the workers can't keep up"
+            if lone is None
+            else "one batch came late"
         )
         return Finding(
             rule=self.id(),
-            severity=self._severity(wait.share),
+            severity=self._severity(wait.share) if lone is None else Severity.INFO,
             share=wait.share,
-            summary=f"{most} while the loop waits for its data{spent}, {wait.fetch_s * 1e3:.1f} ms for each batch: "
-            f"{cause}.",
+            summary=f"{most} while the loop waits for its data{spent}, {when}: {cause}.",
             advice=f"Set num_workers={wait.needed_workers} in the training DataLoader, with persistent_workers=True "
             "and pin_memory=True: that hides the loading behind the step."
             if wait.num_workers == 0
+            else "Find out what made that batch late: for the first of an epoch, persistent_workers=True helps."
+            if lone is not None
             else "Raise num_workers up to the number of CPUs, or make loading cheaper.",
             where=Where(op=wait.name),
             evidence={"fetch_s": wait.fetch_s, "step_s": wait.step_s, "num_workers": wait.num_workers},
@@ -143,13 +152,18 @@ class _TraceWait:
         idle = [device.data_idle_share for device in parts.devices if device.data_idle_share is not None]
         if parts.devices and not idle:
             return None
-        num_fetches = len(trace.dataloader)
-        name = trace.names[int(trace.dataloader.name[0])]
+        begin_us = trace.dataloader.start_us
+        window = window_of(trace)
+        inside = (begin_us >= window.start_us) & (begin_us < trace.steps.end_us.max(initial=window.start_us))
+        fetches = trace.dataloader.take(inside) if len(trace.steps) else trace.dataloader
+        if len(fetches) == 0:
+            return None
+        name = trace.names[int(fetches.name[0])]
         return cls(
             share=max(idle, default=parts.data_wait_share),
             on_device=bool(idle),
-            fetch_s=float(trace.dataloader.dur_us.mean()) / 1e6,
-            step_s=parts.window_s / (parts.num_steps or num_fetches),
+            fetch_s=float(fetches.dur_us.mean()) / 1e6,
+            step_s=parts.window_s / (parts.num_steps or len(fetches)),
             name=name.partition("#")[2].partition(".")[0] or name,
             num_workers=0 if "_SingleProcess" in name else None,
         )

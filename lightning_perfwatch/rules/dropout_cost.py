@@ -65,7 +65,7 @@ class DropoutCost(Rule):
             evidence={
                 "dropout_share": dropout_share,
                 "other_draws_share": draws_share,
-                "dropout_calls_per_step": num_calls / max(1, len(costs.trace.steps)),
+                "dropout_calls_per_step": costs.trace.per_step(num_calls),
                 "clock": costs.clock,
             },
         )

@@ -62,11 +62,12 @@ class FullPrecisionMatmul(Rule):
         if capability is None or cores is None:
             return
         ratio, knows_tf32 = cores
-        kernels = trace.kernels.take(trace.matching(trace.kernels, _is_full_precision))
-        launched = trace.launched_us(kernels)
+        counted = trace.matching(trace.kernels, _is_full_precision)
+        launched = trace.launched_us(trace.kernels)
         if len(trace.steps):
-            kernels = kernels.take(np.isnan(launched) | (trace.steps.index_of(launched) >= 0))
-        product_share = costs.share_of_us(float(kernels.dur_us.sum()))
+            counted &= np.isnan(launched) | (trace.steps.index_of(launched) >= 0)
+        kernels = trace.kernels.take(counted)
+        product_share = costs.share_of_us(costs.kernels_us(counted))
         share = product_share * (1.0 - 1.0 / ratio)
         if share < self.info_share:
             return

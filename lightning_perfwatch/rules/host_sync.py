@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
+from lightning_perfwatch.frequency import how_often
 from lightning_perfwatch.measurements import SyncSite
 from lightning_perfwatch.rules.rule import Rule
 from lightning_perfwatch.trace import Trace, Waits, calls_per_step, waits_in_steps
@@ -92,7 +93,7 @@ class HostSync(Rule):
             rule=self.id(),
             severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
-            summary=f"The host waits for the GPU {waits.per_step:,.3g} times per step, mostly in "
+            summary=f"The host waits for the GPU {how_often(waits.num_waits, waits.per_step)}, mostly in "
             f"{waits.operator or waits.call}: the GPU idles for {100 * share:.0f} % of the time because of it.",
             advice="Keep values on the GPU: no .item(), .cpu(), if tensor:, print(tensor) or boolean masks in the "
             "step; read what you need every 50 steps.",
@@ -129,7 +130,7 @@ class HostSync(Rule):
         share = _exposed_share(evidence)
         share = share if share is None else share * _part_of(sites, evidence)
         worst = sites[0]
-        others = f" ({len(sites) - 1} more such lines)" if len(sites) > 1 else ""
+        others = f" ({len(sites) - 1} more such line{'s' if len(sites) > 2 else ''})" if len(sites) > 1 else ""
         if share is None:
             severity, cost = Severity.INFO, "what that costs was not measured, since no trace tells"
         else:

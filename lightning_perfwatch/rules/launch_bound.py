@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
+from lightning_perfwatch.frequency import how_many
 from lightning_perfwatch.rules.rule import Rule
-from lightning_perfwatch.trace import DeviceBreakdown, Launches, Loops, host_loops, launches_in_steps
+from lightning_perfwatch.trace import DeviceBreakdown, Launches, Loops, host_loops, launches_in_steps, lone_step
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class LaunchBound(Rule):
     raise the batch size; on a CPU replace the loop by one operation over the whole tensor.
 
     Silent when: that costs under 5 % of the step, fewer than ``min_kernels`` kernels were recorded, or other causes
-    explain most of the idle time. On a CPU a model of many small operators without a loop is not reported.
+    explain most of the idle time. Where one step of many holds nearly all of it, it is information. On a CPU a model of
+    many small operators without a loop is not reported.
     """
 
     warning_share: float = 0.05
@@ -82,12 +84,15 @@ class LaunchBound(Rule):
         if launches is None or launches.num_kernels < self.min_kernels:
             return
         size = "" if device.kernel_median_us is None else f" of {device.kernel_median_us:.0f} µs in the median"
+        lone = lone_step(evidence.trace, "launch", self.warning_share)
+        odd = "" if lone is None else f", nearly all of it in 1 of {lone.num_steps} steps (#{lone.number})"
         yield Finding(
             rule=self.id(),
-            severity=self._severity(share),
+            severity=self._severity(share) if lone is None else Severity.INFO,
             share=share,
             summary=f"The GPU idles for {100 * share:.0f} % of the time because the host launches its "
-            f"{launches.per_step:,.0f} kernels per step{size} too slowly{_launcher(launches)}.",
+            f"{how_many(launches.num_kernels, 'kernel', launches.per_step)}{size} too slowly"
+            f"{_launcher(launches)}{odd}.",
             advice=_advice(launches, evidence.run is not None and evidence.run.compiled),
             where=_place(launches),
             evidence={

@@ -10,6 +10,7 @@ import numpy as np
 
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
+from lightning_perfwatch.frequency import how_often
 from lightning_perfwatch.rules.rule import Rule
 from lightning_perfwatch.trace import OpCosts, attention, code_place
 from lightning_perfwatch.trace.chains import Chain, chains
@@ -70,13 +71,14 @@ class MemoryBoundOps(Rule):
         share = cost.saved_share
         name, advice = _replacement(chain.names, on_device=costs.clock == "device")
         place = code_place(costs.trace, costs.trace.ops.take(chain.rows(costs)))
-        per_step = chain.num_calls / max(1, len(costs.trace.steps))
+        per_step = costs.trace.per_step(chain.num_calls)
         return Finding(
             rule=self.id(),
             severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
-            summary=f"{name} of {len(chain.names)} operators ({_shown(chain.names)}), {per_step:g} times in each step, "
-            f"takes {100 * cost.share:.0f} % of the step; fused it would take {100 * (cost.share - share):.0f} %.",
+            summary=f"{name} of {len(chain.names)} operators ({_shown(chain.names)}), "
+            f"{how_often(chain.num_calls, per_step)}, takes {100 * cost.share:.0f} % of the step; "
+            f"fused it would take {100 * (cost.share - share):.0f} %.",
             advice=advice,
             where=Where(
                 file=None if place is None else place.file,

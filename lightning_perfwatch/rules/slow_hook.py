@@ -10,7 +10,7 @@ from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
 from lightning_perfwatch.measurements import HookTime
 from lightning_perfwatch.rules.rule import Rule
-from lightning_perfwatch.trace import annotation_at, stalls, window_of
+from lightning_perfwatch.trace import DeviceBreakdown, annotation_at, idle_stalls, lone_step, window_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class SlowHook(Rule):
     Fix: do the work every N steps, move it to the end of the epoch or off the training thread; for a progress
     bar raise ``refresh_rate``, for logging raise ``Trainer(log_every_n_steps=...)``.
 
-    Silent when: a hook takes under 5 % of the step or under ``min_ms_per_step``.
+    Silent when: a hook takes under 5 % of the step or under ``min_ms_per_step``. In a trace alone, a single step of
+    many that holds nearly all of it makes it information.
     """
 
     warning_share: float = 0.05
@@ -46,7 +47,7 @@ class SlowHook(Rule):
         """As for all rules, and on a GPU without a trace of it."""
         if evidence.run is None:
             reason = super().skip_reason(evidence)
-            if reason is None and _stall_share(evidence) is None:
+            if reason is None and _most_stalled(evidence) is None:
                 return "without a device and its host's calls in the trace nothing tells what stalls cost"
             return reason
         missing = next((name for name in ("hooks", "steps") if getattr(evidence, name) is None), None)
@@ -76,19 +77,22 @@ class SlowHook(Rule):
 
     def _stalls(self, evidence: Evidence) -> Iterable[Finding]:
         """What a trace alone tells: the host is busy with something that the profiler does not see."""
-        share = _stall_share(evidence)
-        if evidence.trace is None or share is None or share < self.warning_share:
+        device = _most_stalled(evidence)
+        share = None if device is None else device.stall_idle_share
+        if evidence.trace is None or device is None or share is None or share < self.warning_share:
             return
-        stretches = stalls(evidence.trace, window_of(evidence.trace))
+        stretches = idle_stalls(evidence.trace, device.index, window_of(evidence.trace))
         longest = stretches[(stretches[:, 1] - stretches[:, 0]).argsort()[::-1][:_FEW]]
         label = annotation_at(evidence.trace, longest.mean(axis=1))
+        lone = lone_step(evidence.trace, "stall", self.warning_share)
+        odd = "" if lone is None else f", nearly all of it in 1 of {lone.num_steps} steps (#{lone.number})"
         longest_s = float((longest[0, 1] - longest[0, 0]) / 1e6) if len(longest) else 0.0
         yield Finding(
             rule=self.id(),
-            severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
+            severity=Severity.of(share, self.warning_share, self.critical_share) if lone is None else Severity.INFO,
             share=share,
             summary=f"The GPU idles for {100 * share:.0f} % of the time while the host runs neither an operator nor a "
-            f"launch, up to {longest_s * 1e3:.0f} ms at a time" + (f", inside {label!r}." if label else "."),
+            f"launch, up to {longest_s * 1e3:.0f} ms at a time" + (f", inside {label!r}" if label else "") + f"{odd}.",
             advice="Look at what the host does there beside torch (a callback, a sleep, a lock, I/O, logging): do it "
             "every 50 steps or on another thread; a trace with with_stack=True names the line.",
             where=Where(op=label),
@@ -131,9 +135,10 @@ def _advice(hook: HookTime) -> str:
 _FEW = 20
 
 
-def _stall_share(evidence: Evidence) -> float | None:
+def _most_stalled(evidence: Evidence) -> DeviceBreakdown | None:
     devices = () if evidence.breakdown is None else evidence.breakdown.devices
-    return max((device.stall_idle_share for device in devices if device.stall_idle_share is not None), default=None)
+    known = [device for device in devices if device.stall_idle_share is not None]
+    return max(known, key=lambda device: device.stall_idle_share or 0.0, default=None)
 
 
 def _idle_share(evidence: Evidence) -> float | None:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity
+from lightning_perfwatch.frequency import how_often
 from lightning_perfwatch.rules.rule import Rule
 from lightning_perfwatch.trace import CopyCost, copy_costs
 
@@ -66,7 +67,7 @@ class UnpinnedCopy(Rule):
             severity=self._severity(cost.hideable_share),
             share=cost.hideable_share,
             summary=f"The GPU does nothing for {100 * cost.exposed_share:.0f} % of the time but copy {way} pageable "
-            f"memory, {cost.per_step:.3g} times per step and {cost.bytes_per_copy / 1e6:.1f} MB at a time.",
+            f"memory, {how_often(cost.num_copies, cost.per_step)} and {cost.bytes_per_copy / 1e6:.1f} MB at a time.",
             advice="Set pin_memory=True in the training DataLoader, and copy tensors of your own with "
             "tensor.pin_memory().to(device, non_blocking=True)."
             if to_device

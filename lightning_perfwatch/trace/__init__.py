@@ -15,8 +15,9 @@ from lightning_perfwatch.trace.exchanges import (
 )
 from lightning_perfwatch.trace.filling import filled_share
 from lightning_perfwatch.trace.host_breakdown import HostBreakdown, host_breakdown
-from lightning_perfwatch.trace.idle import stalls
+from lightning_perfwatch.trace.idle import idle_stalls
 from lightning_perfwatch.trace.launches import Launches, launches_in_steps
+from lightning_perfwatch.trace.lone_step import LoneStep, lone_step
 from lightning_perfwatch.trace.loops import Loops, host_loops
 from lightning_perfwatch.trace.op_costs import OpCosts, op_costs
 from lightning_perfwatch.trace.operators import OpTotal, calls_per_step, top_launchers, top_ops
@@ -41,6 +42,7 @@ __all__ = [
     "HostExchange",
     "HostStep",
     "Launches",
+    "LoneStep",
     "Loops",
     "OpCosts",
     "OpTotal",
@@ -62,13 +64,14 @@ __all__ = [
     "host_breakdown",
     "host_loops",
     "host_steps",
+    "idle_stalls",
     "launches_in_steps",
+    "lone_step",
     "longest_communication",
     "op_costs",
     "read_trace",
     "reserving_in_steps",
     "search_on_host_share",
-    "stalls",
     "step_breakdowns",
     "top_launchers",
     "top_ops",

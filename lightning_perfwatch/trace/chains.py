@@ -76,7 +76,9 @@ def _runs(costs: OpCosts, apart: Bools) -> Iterator[tuple[Ints, tuple[str, ...]]
     goes_on = link | (is_view[ids] & ~apart[calls])
     thread = trace.ops.tid[calls]
     same_thread = np.append(False, thread[1:] == thread[:-1])
-    joined = goes_on & np.append(False, goes_on[:-1]) & same_thread
+    step = trace.steps.index_of(trace.ops.start_us[calls])
+    same_step = np.append(False, step[1:] == step[:-1])
+    joined = goes_on & np.append(False, goes_on[:-1]) & same_thread & same_step
     starts = np.flatnonzero(goes_on & ~joined)
     ends = np.append(np.flatnonzero(~joined), len(calls))
     ends = ends[np.searchsorted(ends, starts, side="right")]

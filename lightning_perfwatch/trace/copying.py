@@ -13,16 +13,17 @@ from lightning_perfwatch.trace.window import window_of
 class CopyCost:
     """The copies of one direction and one kind of host memory on one device, in the window.
 
-    `exposed_share` is the part of the window in which such a copy runs and no kernel does; `hideable_share` that
-    part of it for which the device has other work in the window (kernels, or copies of the other direction, which
-    have an engine of their own) to be hidden behind. `direction` is HtoD, DtoH, DtoD, PtoP or empty.
+    `exposed_share` is the part of the window in which such a copy runs and no kernel does; `hideable_share` that part
+    of it in which nothing else runs and for which the device has other work in the window (kernels, or copies of the
+    other direction, which have an engine of their own) that could run meanwhile and does not yet. `direction` is HtoD,
+    DtoH, DtoD, PtoP or empty; `per_step` is None without steps.
     """
 
     device: int
     direction: str
     pageable: bool
     num_copies: int
-    per_step: float
+    per_step: float | None
     bytes_per_copy: float
     exposed_share: float
     hideable_share: float
@@ -46,7 +47,8 @@ def copy_costs(trace: Trace) -> tuple[CopyCost, ...]:
         kernels = clip(trace.kernels.take(trace.kernels.device == device).intervals, window.start_us, window.end_us)
         opposite = copies.take(here & (copies.direction != direction)).intervals
         exposed = subtract(clip(group.intervals, window.start_us, window.end_us), kernels)
-        other_us = total(clip(np.concatenate((kernels, opposite)), window.start_us, window.end_us))
+        other = clip(np.concatenate((kernels, opposite)), window.start_us, window.end_us)
+        alone_us, free_us = total(subtract(exposed, other)), total(subtract(other, group.intervals))
         sizes = group.num_bytes[group.num_bytes >= 0]
         costs.append(
             CopyCost(
@@ -54,10 +56,10 @@ def copy_costs(trace: Trace) -> tuple[CopyCost, ...]:
                 direction=direction,
                 pageable=pageable,
                 num_copies=len(group),
-                per_step=len(group) / max(len(trace.steps), 1),
+                per_step=trace.per_step(len(group)),
                 bytes_per_copy=float(sizes.mean()) if len(sizes) else 0.0,
                 exposed_share=total(exposed) / window.dur_us,
-                hideable_share=min(total(exposed), other_us) / window.dur_us,
+                hideable_share=min(alone_us, free_us) / window.dur_us,
             )
         )
     return tuple(sorted(costs, key=lambda cost: (-cost.exposed_share, cost.device, cost.direction)))

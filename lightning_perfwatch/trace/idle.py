@@ -8,13 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_perfwatch.trace.columns import Bools, DeviceSpans, Ints
-from lightning_perfwatch.trace.intervals import Floats, covered_before, subtract, union
+from lightning_perfwatch.trace.intervals import Floats, covered_before, intersect, pairs, subtract, union
 from lightning_perfwatch.trace.trace import Trace
 from lightning_perfwatch.trace.window import Window
 
 # A launch takes the host 5 to 10 us and Python between two operators some tens; a host that does neither for a
 # hundred times that is not slow at launching but busy with something else.
 _STALL_US = 1000.0
+# Work on an idle device starts 8 us (CUDA) to 19 us (ROCm) after its launch has returned, at most, in the shared
+# traces; what takes longer waits for something on the device.
+_LATENCY_US = 50.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +35,15 @@ class IdleCauses:
 class Gaps:
     """The idle times of a device, in order, each with the launch of the work that ends it.
 
-    `launched` is NaN without a launch record and after the last work. `late`: the launch ended when the
-    device had already run dry. `caught_up`: since the gap before, work was launched on a busy device.
+    `launched` is NaN without a launch record and after the last work. `late_until`: up to there the gap is due to a
+    launch that ended when the device had already run dry; its start where it is not. `caught_up`: since the gap before,
+    work was launched on a busy device.
     """
 
     start: Floats
     end: Floats
     launched: Floats
-    late: Bools
+    late_until: Floats
     caught_up: Bools
 
 
@@ -47,7 +51,7 @@ def idle_causes(trace: Trace, work: DeviceSpans, window: Window) -> IdleCauses |
     """Give out each gap of the device that did `work`; None where the trace has no host calls.
 
     The time under the data loader goes to the data. The rest of a gap is the host's fault only where the work
-    that ends it was launched late; queued work waited for something on the device.
+    that ends it was launched late, and until shortly after that; queued work waited for something on the device.
 
     A synchronisation delays the launches that follow by the time it holds the host, so without it late gaps
     would be shorter by up to that time, until the host is ahead of the device again. They are given to it to
@@ -76,11 +80,12 @@ def idle_in_spans(trace: Trace, work: DeviceSpans, window: Window, start: Floats
     at = np.flatnonzero((gap >= 0) & (span >= 0))
     gap, span, first, last = gap[at], span[at], edges[at], edges[at + 1]
     data = _covered(trace.dataloader.intervals, first, last)
-    late = np.where(gaps.late[gap], last - first - data, 0.0)
+    late_until = np.clip(gaps.late_until[gap], first, last)
+    late = late_until - first - _covered(trace.dataloader.intervals, first, late_until)
     whole_late = whole.sync_us + whole.stall_us + whole.launch_us
     share = np.divide(late, whole_late[gap], out=np.zeros(len(at)), where=whole_late[gap] > 0)
     sync = np.minimum(whole.sync_us[gap] * share, late)
-    parts = _parts(trace, window, (first, last), data, late, sync)
+    parts = _parts(trace, window, (first, late_until, last), data, late, sync)
     sums = {key: np.bincount(span, column, len(start)) for key, column in vars(parts).items()}
     return IdleCauses(**{key: column.astype(np.float64) for key, column in sums.items()})
 
@@ -90,17 +95,17 @@ def _causes(trace: Trace, gaps: Gaps, window: Window) -> IdleCauses:
     length = gaps.end - gaps.start
     data = _covered(trace.dataloader.intervals, gaps.start, gaps.end)
     held = _covered(trace.syncs.intervals, _launch_before(trace, gaps.launched), gaps.launched)
-    late = np.where(gaps.late, length - data, 0.0)
+    late = gaps.late_until - gaps.start - _covered(trace.dataloader.intervals, gaps.start, gaps.late_until)
     sync = _given_to_syncs(length, late, held, gaps.caught_up)
-    return _parts(trace, window, (gaps.start, gaps.end), data, late, sync)
+    return _parts(trace, window, (gaps.start, gaps.late_until, gaps.end), data, late, sync)
 
 
 def _parts(
-    trace: Trace, window: Window, edges: tuple[Floats, Floats], data: Floats, late: Floats, sync: Floats
+    trace: Trace, window: Window, edges: tuple[Floats, Floats, Floats], data: Floats, late: Floats, sync: Floats
 ) -> IdleCauses:
     """What is neither the data's nor a synchronisation's is a stall, slow launching, or not the host's."""
-    start, end = edges
-    stall = np.minimum(late - sync, _covered(stalls(trace, window), start, end))
+    start, late_until, end = edges
+    stall = np.minimum(late - sync, _covered(stalls(trace, window), start, late_until))
     return IdleCauses(data, sync, stall, late - sync - stall, end - start - data - late)
 
 
@@ -124,13 +129,14 @@ def find_gaps(trace: Trace, work: DeviceSpans, window: Window) -> Gaps:
     busy_until = np.append(window.start_us, work.end_us)
     busy_until = np.minimum(np.maximum.accumulate(busy_until), window.end_us)
     late = np.append(returned >= busy_until[:-1], False)  # False for NaN
+    reached = np.where(late, np.append(returned + _LATENCY_US, 0.0), busy_until)
     at = np.flatnonzero(np.minimum(start, window.end_us) > busy_until)
     num_ahead = np.cumsum(~late)
     return Gaps(
         start=busy_until[at],
         end=np.minimum(start, window.end_us)[at],
         launched=np.append(launched, np.nan)[at],
-        late=late[at],
+        late_until=np.clip(reached, busy_until, np.minimum(start, window.end_us))[at],
         caught_up=np.diff(num_ahead[at], prepend=0) > 0,
     )
 
@@ -139,6 +145,14 @@ def stalls(trace: Trace, window: Window) -> Floats:
     """Where no thread of the host ran an operator or a call for long: a hook, a sleep, logging, I/O."""
     quiet = subtract(np.array([[window.start_us, window.end_us]]), trace.host_active)
     return quiet[quiet[:, 1] - quiet[:, 0] >= _STALL_US]
+
+
+def idle_stalls(trace: Trace, device: int, window: Window) -> Floats:
+    """Where such a stall leaves the device idle: it had run dry, and the work that ends this came late."""
+    if len(trace.runtime) == 0:
+        return np.empty((0, 2))
+    gaps = find_gaps(trace, trace.device_work.take(trace.device_work.device == device), window)
+    return intersect(stalls(trace, window), pairs(gaps.start, gaps.late_until))
 
 
 def _given_to_syncs(length: Floats, late: Floats, held: Floats, caught_up: Bools) -> Floats:

@@ -70,6 +70,19 @@ def total(intervals: Floats) -> float:
     return float(np.sum(rows[:, 1] - rows[:, 0]))
 
 
+def divided_lengths(intervals: Floats) -> Floats:
+    """The length of each interval, each instant divided among all that cover it: they add up to the union's."""
+    rows = np.asarray(intervals, dtype=np.float64).reshape(-1, 2)
+    if len(rows) == 0:
+        return np.zeros(0)
+    times, where = np.unique(rows, return_inverse=True)
+    first, last = where.reshape(-1, 2).T
+    depth = np.cumsum(np.bincount(first, minlength=len(times)) - np.bincount(last, minlength=len(times)))[:-1]
+    parts = np.divide(np.diff(times), depth, out=np.zeros(len(depth)), where=depth > 0)
+    before = np.append(0.0, np.cumsum(parts))
+    return np.asarray(before[last] - before[first], dtype=np.float64)
+
+
 def covered_before(intervals: Floats, times: Floats) -> Floats:
     """For each time, how much of the union lies before it: C(t1) - C(t0) is what [t0, t1) holds."""
     rows = union(intervals)

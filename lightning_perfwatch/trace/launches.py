@@ -16,11 +16,12 @@ class Launches:
     """Kernels launched in the complete steps (in all of a trace without steps), and who launches most of them.
 
     `module` is the class of module, `operator` the operator, whose calls launch most kernels; the shares are of all
-    launched kernels. `optimizer_share` is launched by an optimizer. None where nothing is known.
+    launched kernels. `optimizer_share` is launched by an optimizer. None where nothing is known;
+    so is `per_step` without steps.
     """
 
     num_kernels: int
-    per_step: float
+    per_step: float | None
     module: str | None
     module_share: float | None
     operator: str | None
@@ -42,7 +43,7 @@ def launches_in_steps(trace: Trace) -> Launches | None:
     operator, operator_share = _most([trace.names[name] for name in trace.ops.name[ops[ops >= 0]]], len(kernels))
     return Launches(
         num_kernels=len(kernels),
-        per_step=len(kernels) / max(len(trace.steps), 1),
+        per_step=trace.per_step(len(kernels)),
         module=module,
         module_share=module_share,
         operator=operator,
@@ -61,6 +62,7 @@ def _module_classes(trace: Trace, kernels: DeviceSpans) -> list[str]:
 
 
 def _most(names: list[str], count: int) -> tuple[str | None, float | None]:
+    names = [name for name in names if name]
     if not names:
         return None, None
     found, number = np.unique(np.array(names), return_counts=True)

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from lightning_perfwatch.trace.columns import Bools, Ints, Spans
-from lightning_perfwatch.trace.intervals import Floats
+from lightning_perfwatch.trace.intervals import Floats, divided_lengths
 from lightning_perfwatch.trace.nesting import enclosing
 from lightning_perfwatch.trace.trace import Trace
 from lightning_perfwatch.trace.window import window_of
@@ -23,8 +23,9 @@ _NODE = re.compile(r"(?:autograd::engine::evaluate_function: )?(\w+?)Backward(?:
 class OpCosts:
     """The cost of each row of `Trace.ops` inside the complete steps (in all of a trace without steps), `us`.
 
-    `clock` says what it is: "device", the work that the operator itself launched (summed where streams overlap), where
-    the trace has kernels; else "host", its self time. Shares are of the window, see `window.window_of`.
+    `clock` says what it is: "device", the work that the operator itself launched, where the trace has kernels: of an
+    instant in which several streams or devices work each piece of work counts for its part. Else "host", its self time.
+    Shares are of the window, see `window.window_of`.
     """
 
     trace: Trace
@@ -39,6 +40,14 @@ class OpCosts:
     def share_of_us(self, us: float) -> float:
         """A cost in microseconds as a share (0..1) of the window; 0 for a window of no length."""
         return min(1.0, us / self.window_us) if self.window_us > 0 else 0.0
+
+    def kernels_us(self, rows: Bools) -> float:
+        """What these rows of `Trace.kernels` cost, each instant divided among the work that runs then."""
+        return float(self._kernel_us[rows].sum())
+
+    @cached_property
+    def _kernel_us(self) -> Floats:
+        return divided_lengths(self.trace.device_work.intervals)[: len(self.trace.kernels)]
 
     def named(self, wanted: Callable[[str], bool]) -> Bools:
         """Mask of the operators whose name is wanted."""
@@ -157,7 +166,7 @@ def op_costs(trace: Trace) -> OpCosts:
     work = work.take(_in_steps(trace, trace.launched_us(work)))
     rows = trace.launching_ops(work)
     known = rows >= 0
-    us = np.bincount(rows[known], work.dur_us[known], len(trace.ops))
+    us = np.bincount(rows[known], divided_lengths(work.intervals)[known], len(trace.ops))
     return OpCosts(trace, us.astype(np.float64), window_us, "device")
 
 

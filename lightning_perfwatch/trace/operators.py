@@ -20,13 +20,13 @@ from lightning_perfwatch.trace.window import window_of
 class OpTotal:
     """One operation over the steps: `share` of the window, `clock` "device" or "host".
 
-    Without steps `calls_per_step` counts the calls in the whole trace.
+    `calls_per_step` is None without steps.
     """
 
     name: str
     self_s: float
     share: float
-    calls_per_step: float
+    calls_per_step: float | None
     clock: str
 
 
@@ -69,7 +69,6 @@ def _ranked(
 ) -> list[OpTotal]:
     """The `n` names with the largest sums."""
     window_s = window_of(trace).dur_s
-    per_step = max(len(trace.steps), 1)
     sums = np.bincount(ids, us, len(names))
     calls = np.bincount(ids, minlength=len(names))
     return [
@@ -77,7 +76,7 @@ def _ranked(
             name=names[row],
             self_s=float(sums[row]) / 1e6,
             share=float(sums[row]) / 1e6 / window_s if window_s > 0 else 0.0,
-            calls_per_step=float(calls[row]) / per_step,
+            calls_per_step=trace.per_step(float(calls[row])),
             clock=clock,
         )
         for row in np.argsort(-sums, kind="stable")[:n]

@@ -19,25 +19,27 @@ class OptimizerPart:
     """One class of optimizer in the steps: its `share` of the window, on the device from first to last kernel.
 
     `way` is how it works: "fused", "foreach" or, tensor by tensor, "loop"; None where it called no operator.
+    `calls_per_step` is None without steps.
     """
 
     name: str
     way: Literal["fused", "foreach", "loop"] | None
     share: float
-    calls_per_step: float
+    calls_per_step: float | None
     ops_per_call: float
 
 
 @dataclass(frozen=True)
 class ZeroFill:
-    """Gradients that are filled with zeros: `share` of the window with the additions to them, and how many fills.
+    """Gradients that are filled with zeros: `share` of the window with the additions to them, and how many fills
+    per step (None without steps).
 
     Gradients that are set to None are not added to but taken as they come.
     """
 
     fill_share: float
     add_share: float
-    fills_per_step: float
+    fills_per_step: float | None
 
     @property
     def share(self) -> float:
@@ -51,7 +53,6 @@ def optimizer_parts(costs: OpCosts) -> list[OptimizerPart]:
     if len(trace.steps):
         # One thread may be in the optimizer's step when the step of the profiler ends only through a rounding.
         spans = spans.take(trace.steps.index_of(spans.start_us) >= 0)
-    num_steps = max(1, len(trace.steps))
     found = []
     for name in sorted({trace.names[row] for row in spans.name.tolist()}):
         mine = spans.take(trace.matching(spans, lambda other, name=name: other == name))  # type: ignore[misc]
@@ -75,7 +76,7 @@ def optimizer_parts(costs: OpCosts) -> list[OptimizerPart]:
                 name=name.removeprefix("Optimizer.step#").removesuffix(".step"),
                 way=_way(called),
                 share=costs.share_of_us(total(union(intervals))),
-                calls_per_step=len(mine) / num_steps,
+                calls_per_step=trace.per_step(len(mine)),
                 ops_per_call=float(outermost.sum()) / len(mine),
             )
         )
@@ -108,5 +109,5 @@ def zero_fill(costs: OpCosts) -> ZeroFill | None:
     return ZeroFill(
         fill_share=costs.share(costs.inside(fills)),
         add_share=spared * costs.share(costs.inside(adds)),
-        fills_per_step=float(fills.sum()) / num_steps,
+        fills_per_step=trace.per_step(int(fills.sum())),
     )

@@ -129,12 +129,19 @@ class Trace:
     def syncs(self) -> Runtime:
         """Runtime calls that may make the host wait: synchronisations, blocking and to-host copies."""
         blocking = self.matching(self.runtime, lambda name: _SYNCHRONISING.fullmatch(name) is not None)
-        to_host = self.launches(self.copies.take(self.copies.direction == "DtoH"))
-        blocking[to_host[to_host >= 0]] = True
+        # One into pinned memory is waited for, if at all, by a call of its own.
+        to_host = self.copies.take((self.copies.direction == "DtoH") & ~self.copies.pinned)
+        calls = self.launches(to_host)
+        to_host, calls = to_host.take(calls >= 0), calls[calls >= 0]
+        blocking[calls[to_host.pageable | (self.runtime.end_us[calls] >= to_host.end_us)]] = True
         if len(self.steps):
             # The profiler itself waits for the device when it stops.
             blocking &= self.runtime.start_us < self.steps.end_us.max()
         return self.runtime.take(blocking)
+
+    def per_step(self, count: float) -> float | None:
+        """Of what was counted in the complete steps the part of one; None without steps."""
+        return count / len(self.steps) if len(self.steps) else None
 
     def named(self, spans: Spans, prefixes: str | tuple[str, ...]) -> Bools:
         """Mask of the rows whose name starts with one of the prefixes."""

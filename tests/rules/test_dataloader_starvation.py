@@ -196,6 +196,18 @@ class TestInABareTrace:
         assert "the workers can't keep up" in finding.summary
         assert finding.advice.startswith("Raise num_workers")
 
+    @pytest.mark.parametrize(
+        ("name", "cause"), [(SINGLE, "num_workers=0"), (SINGLE.replace("Single", "Multi"), "late")]
+    )
+    def test_one_late_batch_is_not_each_step(self, name: str, cause: str) -> None:
+        steps = [step(number, 50_000.0 * number, 50_000) for number in range(5)]
+        waits = [annotation(name, 50_000.0 * number, 45_000 if number == 2 else 10) for number in range(5)]
+        (finding,) = check(self.bare(*steps, *waits))
+        assert finding.severity is Severity.INFO
+        assert "nearly all of it in 1 of 5 steps (#2)" in finding.summary
+        assert cause in finding.summary
+        assert "each batch" not in finding.summary
+
     def test_silent_when_fetching_is_quick_or_hidden(self) -> None:
         assert check(self.on_device(400)) == []
         assert check(self.on_device(1_500)) == [], "a worker could not hand it over much faster"
@@ -205,6 +217,18 @@ class TestInABareTrace:
         waits = [annotation(SINGLE, 10_000.0 * number, 3_000) for number in range(4)]
         (finding,) = check(self.bare(*steps, *waits))
         assert finding.share == pytest.approx(0.3)
+
+    def test_fetches_outside_of_the_steps_do_not_count(self) -> None:
+        inside = [step(number, 10_000.0 * number, 10_000) for number in range(4)]
+        inside += [annotation(SINGLE, 10_000.0 * number, 3_000) for number in range(4)]
+        (finding,) = check(
+            self.bare(*inside, annotation(SINGLE, -900_000, 800_000), annotation(SINGLE, 40_000, 900_000))
+        )
+        assert "3.0 ms for each batch" in finding.summary
+        assert "num_workers=1 in" in finding.advice
+        outside = self.bare(step(1, 0, 10_000), op(0, 10), annotation(SINGLE, 20_000, 900_000))
+        reason = DataloaderStarvation().skip_reason(outside)
+        assert reason == "the steps of the trace have no event of a data loader"
 
     def test_skipped_where_no_loader_is_seen(self) -> None:
         assert DataloaderStarvation().skip_reason(self.bare(op(0, 10))) == "the trace has no event of a data loader"

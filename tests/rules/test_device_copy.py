@@ -36,6 +36,17 @@ def test_fires_from_five_percent_on(length: float, fires: bool) -> None:
     assert bool(check(copying(length))) is fires
 
 
+def test_what_no_other_work_can_hide_is_not_to_be_gained() -> None:
+    (finding,) = check(copying(80))
+    assert finding.share == pytest.approx(0.2)
+    assert finding.severity is Severity.WARNING
+    assert "For 80 % of the time the device only copies from the host" in finding.summary
+    assert "other work could hide 20 %" in finding.summary
+    assert [found.severity for found in check(copying(97))] == [Severity.INFO]
+    (within,) = check(copying(80, "DtoD (Device -> Device)"))
+    assert within.share == pytest.approx(0.8)
+
+
 @pytest.mark.parametrize(
     ("kind", "way", "fix"),
     [

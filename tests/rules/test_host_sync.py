@@ -102,7 +102,7 @@ class TestOnAGpu:
     def test_several_lines_share_one_cost(self) -> None:
         sites = [sync_site(device_type="cuda", line=line) for line in (3, 5)]
         (finding,) = check(audited(*sites, run=on_gpu()))
-        assert "1 more such lines" in finding.summary
+        assert "(1 more such line)" in finding.summary
         assert [site["line"] for site in finding.evidence["sites"]] == [3, 5]
 
 
@@ -123,7 +123,7 @@ class TestInABareTrace:
         (finding,) = check(self.waiting(300))
         assert finding.severity is Severity.CRITICAL
         assert finding.share == pytest.approx(0.3, abs=0.02)
-        assert "waits for the GPU 1 times per step, mostly in aten::item" in finding.summary
+        assert "waits for the GPU once per step, mostly in aten::item" in finding.summary
         assert finding.where.op == "aten::item"
 
     def test_it_is_information_where_it_costs_little_and_nothing_where_it_costs_nothing(self) -> None:

@@ -33,6 +33,28 @@ def launching(busy_us: float, *more: Json, per_step: int = 20) -> Trace:
 
 
 class TestOnADevice:
+    def test_without_steps_kernels_are_counted_in_the_trace(self) -> None:
+        events: list[Json] = []
+        for at in range(60):
+            events += [op(100 * at, 95), call(100 * at, 90, correlation=at + 1), kernel(100 * at + 90, 10, "k", at + 1)]
+        (finding,) = check(bare(trace(*events)))
+        assert "60 kernels in the trace of 10 µs in the median" in finding.summary
+        assert "per step" not in finding.summary
+        assert finding.evidence["kernels_per_step"] is None
+
+    def test_one_step_of_many_is_information(self) -> None:
+        events: list[Json] = []
+        for number in range(5):
+            busy_us = 10 if number == 3 else 99
+            for at in range(20):
+                here, correlation = 2000.0 * number + 100 * at, 1 + 20 * number + at
+                events += [op(here, 95), call(here, 100 - busy_us, correlation=correlation)]
+                events.append(kernel(here + 100 - busy_us, busy_us, correlation=correlation))
+            events.append(step(number, 2000.0 * number, 2000))
+        (finding,) = check(bare(trace(*events)))
+        assert finding.severity is Severity.INFO
+        assert finding.summary.endswith("nearly all of it in 1 of 5 steps (#3).")
+
     def test_silent_when_the_device_is_busy(self) -> None:
         assert check(bare(launching(96))) == []
 

@@ -50,7 +50,7 @@ class TestOnAGpu:
             events += [step(number, begin, 1000), op(begin, 990, "aten::mm")]
             events += [call(begin + 10, 5, correlation=first), kernel(begin + 15, 600, correlation=first)]
             events += [call(begin + 20, 890, "cudaMemcpyAsync", correlation=first + 1)]
-            events += [copy(begin + 615, 5, "DtoH (Device -> Pinned)", correlation=first + 1)]
+            events += [copy(begin + 615, 5, "DtoH (Device -> Pageable)", correlation=first + 1)]
             events += [call(begin + 915, 5, correlation=first + 2), kernel(begin + 920, 80, correlation=first + 2)]
         return audited(*sites, run=on_gpu(), trace=trace(*events))
 

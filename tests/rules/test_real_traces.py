@@ -27,7 +27,7 @@ EXPECTED: dict[str, list[tuple[str, Severity, float]]] = {
     "bert_small_h100": [("launch-bound", C, 0.91)],
     "bert_small_mi300": [("launch-bound", C, 0.86)],
     "copies_pageable_a100": [("unpinned-copy", C, 0.476)],
-    "copies_pinned_a100": [("device-copy", C, 0.995)],
+    "copies_pinned_a100": [],  # for 99 % of the time it only copies, but both ways at once: nothing is left to overlap
     "cpu_only_gloo_rank34": [("exposed-communication", C, 0.806)],
     "gpu_bound_cuda_graphs_rtx3060": [],
     "lightning_cpu_legacy_list": [],  # a fifth of the time, but 43 µs for a batch: no worker is faster
@@ -75,7 +75,7 @@ def test_details_that_the_traces_tell() -> None:
     summary, where = only("sparse_a2a_rank2_v100", "slow-hook")
     assert where == "# running sparse arch"
     summary, where = only("moe_forward_b200", "host-sync")
-    assert "50 times per step" in summary
+    assert "20 times per step" in summary
 
 
 @needs_traces

@@ -89,6 +89,27 @@ class TestInABareTrace:
         assert "up to 4 ms at a time, inside 'my callback'." in finding.summary
         assert finding.where.op == "my callback"
 
+    def test_the_time_that_the_device_is_busy_meanwhile_is_not_its_idle_time(self) -> None:
+        """The host is away for 9 ms of each step, the device has work for the first 6."""
+        events: list[Json] = []
+        for number in range(3):
+            begin = 10_000.0 * number
+            events += [step(number, begin, 10_000), op(begin, 980), call(begin, 10, correlation=number + 1)]
+            events.append(kernel(begin + 10, 6_990, correlation=number + 1))
+        (finding,) = check(Evidence(trace=trace(*events), missing=TRACE_ALONE))
+        assert finding.share == pytest.approx(0.2, abs=0.01)
+        assert "up to 3 ms at a time" in finding.summary
+
+    def test_one_step_of_many_is_information(self) -> None:
+        events: list[Json] = []
+        for number in range(5):
+            begin, away = 10_000.0 * number, 5_000 if number == 2 else 0
+            events += [step(number, begin, 10_000), call(begin + away, 10, correlation=number + 1)]
+            events += [op(begin + away, 9_990 - away), kernel(begin + away + 10, 9_980 - away, correlation=number + 1)]
+        (finding,) = check(Evidence(trace=trace(*events), missing=TRACE_ALONE))
+        assert finding.severity is Severity.INFO
+        assert finding.summary.endswith("nearly all of it in 1 of 5 steps (#2).")
+
     def test_silent_when_it_is_never_away_for_a_millisecond(self) -> None:
         assert check(self.stalling(900)) == []
 

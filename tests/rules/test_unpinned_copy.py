@@ -45,7 +45,7 @@ def test_batches_should_be_pinned_and_results_copied_into_a_pinned_buffer() -> N
     (to_device,) = check(copying(30))
     assert to_device.severity is Severity.CRITICAL
     assert to_device.share == pytest.approx(0.3)
-    assert "30 % of the time but copy to the GPU from pageable memory, 1 times per step" in to_device.summary
+    assert "30 % of the time but copy to the GPU from pageable memory, once per step" in to_device.summary
     assert "pin_memory=True in the training DataLoader" in to_device.advice
     (to_host,) = check(copying(30, "DtoH (Device -> Pageable)"))
     assert "pin_memory=True).copy_" in to_host.advice

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightning_perfwatch.trace import Trace, breakdown, read_trace, top_ops
+from lightning_perfwatch.trace import Trace, breakdown, read_trace, step_breakdowns, top_ops
 from lightning_perfwatch.trace.breakdown import DeviceBreakdown
 from lightning_perfwatch.trace.columns import Copies
 from lightning_perfwatch.trace.intervals import clip, total
@@ -329,6 +329,17 @@ def test_gap_before_queued_work_is_not_the_hosts() -> None:
     assert device.launch_idle_share == pytest.approx(0.1)
 
 
+def test_work_that_starts_long_after_its_launch_waits_for_something_on_the_device() -> None:
+    """Launched on an idle device 12 us after the step's begin, it starts 30 ms later; the host sleeps meanwhile."""
+    recorded = trace(step(1, 0, 100_000), op(0, 20), *launched(30_000, 70_000, 10, 1))
+    device = only_device(recorded)
+    assert device.other_idle_share == pytest.approx(0.3, abs=0.001)
+    assert (device.stall_idle_share or 0.0) + (device.launch_idle_share or 0.0) == pytest.approx(62e-5)
+    (of_steps,) = step_breakdowns(recorded)
+    assert of_steps.other_idle_us is not None
+    assert of_steps.other_idle_us.tolist() == pytest.approx([30_000 - 62])
+
+
 def test_host_that_does_nothing_the_profiler_sees_is_not_slow_at_launching() -> None:
     """A straggler's sleep: 4 ms without one operator or call, against 0.5 ms of ordinary launching."""
     recorded = trace(
@@ -413,7 +424,7 @@ def test_clock_of_a_device_that_was_not_recorded_has_no_operations() -> None:
 def test_top_operations_of_a_trace_without_steps_take_all_of_it() -> None:
     (total_,) = top_ops(trace(op(0, 50), op(50, 50)))
     assert total_.share == pytest.approx(1.0)
-    assert total_.calls_per_step == 2
+    assert total_.calls_per_step is None
 
 
 def test_loader_events_called_operators_are_waits_and_no_operators() -> None:

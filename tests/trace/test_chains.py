@@ -50,3 +50,10 @@ def test_what_runs_inside_of_a_link_belongs_to_it() -> None:
     (chain,) = chains(costs, 3, np.zeros(4, np.bool_))
     assert chain.us == 96
     assert int(chain.rows(costs).sum()) == 4
+
+
+def test_it_ends_with_its_step() -> None:
+    events = [op(10 * at, 8, "aten::mul") for at in range(8)]
+    costs = op_costs(trace(step(1, 0, 40), step(2, 40, 40), *events))
+    (chain,) = chains(costs, 3, np.zeros(8, np.bool_))
+    assert (chain.names, chain.num_calls) == (("mul",) * 4, 2)

@@ -17,10 +17,10 @@ from lightning_perfwatch.trace import (
     filled_share,
     host_breakdown,
     host_loops,
+    idle_stalls,
     launches_in_steps,
     longest_communication,
     read_trace,
-    stalls,
     step_breakdowns,
     top_launchers,
     top_ops,
@@ -61,7 +61,7 @@ def analyse(path: Path) -> None:
     waits_in_steps(recorded)
     host_loops(recorded)
     filled_share(recorded, 0)
-    annotation_at(recorded, stalls(recorded, window_of(recorded)).mean(axis=1))
+    annotation_at(recorded, idle_stalls(recorded, 0, window_of(recorded)).mean(axis=1))
     longest_communication(recorded)
 
 

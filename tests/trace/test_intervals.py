@@ -5,6 +5,7 @@ from lightning_perfwatch.trace.intervals import (
     Floats,
     clip,
     covered_before,
+    divided_lengths,
     intersect,
     subtract,
     total,
@@ -72,3 +73,10 @@ def test_algebra_agrees_with_a_raster(seed: int) -> None:
         assert cells(result) == truth
         assert total(result) == len(truth)
         assert np.all(result[1:, 0] > result[:-1, 1]), "a union has gaps between its rows"
+
+
+def test_divided_lengths_add_up_to_the_union() -> None:
+    assert divided_lengths(rows()).tolist() == []
+    assert divided_lengths(rows((0, 4), (2, 4), (10, 11), (3, 3))).tolist() == [3.0, 1.0, 1.0, 0.0]
+    many = np.random.default_rng(1).random((200, 2)).cumsum(axis=1)
+    assert divided_lengths(many).sum() == pytest.approx(total(union(many)))

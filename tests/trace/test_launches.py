@@ -33,3 +33,22 @@ def test_launches_outside_of_operators_have_no_launcher() -> None:
     found = launches_in_steps(trace(step(1, 0, 100), call(12, 2, correlation=1), kernel(20, 5, correlation=1)))
     assert found is not None
     assert (found.module, found.operator, found.place, found.optimizer_share) == (None, None, None, 0.0)
+
+
+def test_without_steps_nothing_is_per_step() -> None:
+    found = launches_in_steps(trace(call(12, 2, correlation=1), kernel(20, 5, correlation=1)))
+    assert found is not None
+    assert (found.num_kernels, found.per_step) == (1, None)
+
+
+def test_an_operator_without_a_name_is_nobodys() -> None:
+    events = [op(10, 10, ""), call(12, 2, correlation=1), kernel(20, 5, correlation=1)]
+    events += [op(30, 10, ""), call(32, 2, correlation=2), kernel(40, 5, correlation=2)]
+    nameless = launches_in_steps(trace(step(1, 0, 100), *events))
+    assert nameless is not None
+    assert (nameless.operator, nameless.operator_share) == (None, None)
+    events += [op(50, 10), call(52, 2, correlation=3), kernel(60, 5, correlation=3)]
+    named = launches_in_steps(trace(step(1, 0, 100), *events))
+    assert named is not None
+    assert named.operator == "aten::mm"
+    assert named.operator_share == pytest.approx(1 / 3)

@@ -41,6 +41,20 @@ def test_with_kernels_it_costs_the_work_that_it_launched_itself() -> None:
     assert costs.inclusive(costs.us).tolist() == [25, 20]
 
 
+def test_work_at_the_same_time_is_divided_among_streams_and_devices() -> None:
+    costs = op_costs(
+        trace(
+            step(1, 0, 100),
+            op(0, 10, "a"), call(1, 2, correlation=1), kernel(10, 60, correlation=1),
+            op(10, 10, "b"), call(11, 2, correlation=2), kernel(30, 40, correlation=2, device=1),
+            op(20, 10, "c"), call(21, 2, correlation=3), kernel(50, 20, correlation=3, stream=8),
+        )
+    )  # fmt: skip
+    assert costs.us.tolist() == pytest.approx([20 + 10 + 20 / 3, 10 + 20 / 3, 20 / 3])
+    assert costs.us.sum() == pytest.approx(60)
+    assert costs.kernels_us(costs.trace.kernels.device == 1) == pytest.approx(10 + 20 / 3)
+
+
 def test_without_operators_and_without_steps_nothing_costs_anything() -> None:
     costs = op_costs(trace(annotation("x", 0, 10)))
     assert costs.share(costs.named(lambda name: True)) == 0.0
