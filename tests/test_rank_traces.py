@@ -220,7 +220,7 @@ def test_ctrl_c_ends_the_readers(tmp_path: Path) -> None:
 
     parent.send_signal(signal.SIGINT)
 
-    assert parent.communicate(timeout=20)[1] == b""
+    assert parent.communicate(timeout=60)[1] == b""
     assert parent.returncode == 130
     with pytest.raises(BrokenPipeError):
         os.write(to_reader, b"{")
