@@ -238,9 +238,17 @@ MEASURES = {measure.__name__: measure for measure in (measure, memory, waits)}
 
 def main() -> int:
     """Print what was measured as JSON, on a line of its own at the end."""
-    tool_name, kind, num_steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)  # some tools write where they are, already when they are made
+        try:
+            return _main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+        finally:
+            os.chdir("/")
+
+
+def _main(tool_name: str, kind: str, num_steps: int) -> int:
     try:
         TOOLS[tool_name]()
     except ImportError as error:
@@ -248,11 +256,8 @@ def main() -> int:
         return MISSING
     if num_steps == 0:
         return 0
-    with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device
-        os.chdir(folder)
-        with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-            measured = MEASURES[sys.argv[4]](tool_name, kind, num_steps)
-        os.chdir("/")
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):  # noqa: PTH123 - a device
+        measured = MEASURES[sys.argv[4]](tool_name, kind, num_steps)
     sys.stdout.write(f"\n{json.dumps(measured)}\n")
     return 0
 
