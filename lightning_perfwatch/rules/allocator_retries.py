@@ -66,12 +66,12 @@ class AllocatorRetries(Rule):
 
     def _seen(self, seen: Reserving, retries: int | None) -> Finding:
         share = seen.idle_share
-        severity = Severity.CRITICAL if share >= self.critical_share else Severity.WARNING
+        severity = Severity.of(share, self.warning_share, self.critical_share)
         by_code = retries == 0
         steps = f"in {seen.freeing_steps} of {seen.num_steps} steps" if seen.num_steps else "in the trace"
         return Finding(
             rule=self.id(),
-            severity=severity if share >= self.warning_share else Severity.INFO,
+            severity=severity,
             share=share,
             summary=f"The device's memory is given back to the driver {seen.num_given_back} times and taken "
             f"{seen.num_taken} times, {steps}: for {100 * share:.1f} % of the time the device waits for that"

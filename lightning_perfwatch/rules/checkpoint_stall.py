@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity
+from lightning_perfwatch.frequency import how_long, rounded_up, times_rarer
 from lightning_perfwatch.measurements import Pauses
 from lightning_perfwatch.rules.rule import Rule
 
@@ -54,11 +55,11 @@ class CheckpointStall(Rule):
         set_to = f" (every_n_train_steps={every})" if every is not None else ""
         yield Finding(
             rule=self.id(),
-            severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             share_of="run",
             summary=f"Writing checkpoints takes {100 * share:.0f} % of the run: {pauses.num_checkpoints} of "
-            f"them{set_to}, {_seconds(each_s)} each.",
+            f"them{set_to}, {how_long(each_s)} each.",
             advice=self._advice(pauses, share),
             evidence={
                 "checkpoint_s": spent_s,
@@ -68,19 +69,9 @@ class CheckpointStall(Rule):
         )
 
     def _advice(self, pauses: Pauses, share: float) -> str:
-        rarer = share * (1 - self.wanted_share) / (self.wanted_share * max(1 - share, 1e-3))
+        rarer = times_rarer(share, self.wanted_share)
         another = "or write on another thread, Trainer(plugins=[AsyncCheckpointIO()])"
         if pauses.checkpoint_every_n_steps is None:
             return f"Set ModelCheckpoint(every_n_epochs={math.ceil(rarer)}) {another}."
-        steps = _round_up(rarer * pauses.checkpoint_every_n_steps)
+        steps = rounded_up(rarer * pauses.checkpoint_every_n_steps)
         return f"Set ModelCheckpoint(every_n_train_steps={steps}) {another}."
-
-
-def _round_up(value: float) -> int:
-    """To two digits: 1234 is 1300."""
-    scale: int = 10 ** max(0, math.floor(math.log10(max(value, 1.0))) - 1)
-    return math.ceil(value / scale) * scale
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.1f} s" if value >= 1 else f"{value * 1e3:.0f} ms"

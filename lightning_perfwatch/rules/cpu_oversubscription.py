@@ -68,7 +68,7 @@ class CpuOversubscription(Rule):
         exposed = _exposed(evidence)
         waits = {cause: min(share, exposed) for cause, share in _by_cause(use).items()}
         if waits["threads"] >= self.warning_share:
-            severity = Severity.CRITICAL if waits["threads"] >= self.critical_share else Severity.WARNING
+            severity = Severity.of(waits["threads"], self.warning_share, self.critical_share)
             yield self._threads(use, waits["threads"], severity)
         if waits["workers"] >= self.others_share:
             beside = evidence.run is not None and evidence.run.device_is_asynchronous

@@ -72,9 +72,6 @@ class DataloaderStarvation(Rule):
         if share >= self.warning_share and evidence.steps.phase_s("data_wait") * 1e3 >= self.min_wait_ms:
             yield self._steady(evidence, evidence.steps, share)
 
-    def _severity(self, share: float) -> Severity:
-        return Severity.CRITICAL if share >= self.critical_share else Severity.WARNING
-
     def _steady(self, evidence: Evidence, steps: StepTimes, share: float) -> Finding:
         loader, probe, run = evidence.loader, evidence.load_probe, evidence.run
         wait_s, step_s = steps.phase_s("data_wait"), steps.mean_step_s
@@ -96,7 +93,7 @@ class DataloaderStarvation(Rule):
         }
         return Finding(
             rule=self.id(),
-            severity=self._severity(share),
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=max(0.0, hidden),
             summary=f"Training waits for data for {wait_s * 1e3:.1f} ms of each {step_s * 1e3:.1f} ms step "
             f"({100 * share:.0f} %): {_cause(workers, load_s, probe)}.",
@@ -119,7 +116,9 @@ class DataloaderStarvation(Rule):
         )
         return Finding(
             rule=self.id(),
-            severity=self._severity(wait.share) if lone is None else Severity.INFO,
+            severity=Severity.of(wait.share, self.warning_share, self.critical_share)
+            if lone is None
+            else Severity.INFO,
             share=wait.share,
             summary=f"{most} while the loop waits for its data{spent}, {when}: {cause}.",
             advice=f"Set num_workers={wait.needed_workers} in the training DataLoader, with persistent_workers=True "

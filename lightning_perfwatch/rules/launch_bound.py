@@ -68,9 +68,6 @@ class LaunchBound(Rule):
             if loops is not None:
                 yield from self._on_cpu(evidence, loops)
 
-    def _severity(self, share: float) -> Severity:
-        return Severity.CRITICAL if share >= self.critical_share else Severity.WARNING
-
     def _on_device(self, evidence: Evidence, devices: tuple[DeviceBreakdown, ...]) -> Iterable[Finding]:
         assert evidence.trace is not None
         device = max(devices, key=lambda one: one.launch_idle_share or 0.0)
@@ -88,7 +85,7 @@ class LaunchBound(Rule):
         odd = "" if lone is None else f", nearly all of it in 1 of {lone.num_steps} steps (#{lone.number})"
         yield Finding(
             rule=self.id(),
-            severity=self._severity(share) if lone is None else Severity.INFO,
+            severity=Severity.of(share, self.warning_share, self.critical_share) if lone is None else Severity.INFO,
             share=share,
             summary=f"The GPU idles for {100 * share:.0f} % of the time because the host launches its "
             f"{how_many(launches.num_kernels, 'kernel', launches.per_step)}{size} too slowly"
@@ -112,7 +109,7 @@ class LaunchBound(Rule):
         more = f" and {len(loops.pattern) - 4} more" if len(loops.pattern) > 4 else ""
         yield Finding(
             rule=self.id(),
-            severity=self._severity(share),
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             summary=f"A Python loop calls {loops.num_operators_per_step:,.0f} operators in each step, "
             f"{loops.median_op_us:.0f} µs in the median, {loops.num_rounds:,.0f} times the same {names}{more}: calling "

@@ -104,7 +104,7 @@ class SlowHook(Rule):
         name = _name(hook)
         return Finding(
             rule=self.id(),
-            severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             summary=f"{name} takes {hook.s_per_step * 1e3:.1f} ms of each {step_s * 1e3:.1f} ms step "
             f"({100 * share:.0f} %){rare}.",

@@ -83,7 +83,7 @@ class StepJitter(Rule):
     ) -> Finding:
         phase = PHASES[_slow_phase(steps.exposed_s, stalls, own)]
         p50, p95 = np.percentile(steps.step_s, [50, 95]).tolist()
-        severity = Severity.CRITICAL if share >= self.critical_share else Severity.WARNING
+        severity = Severity.of(share, self.warning_share, self.critical_share)
         when = f"Every {period} steps" if period is not None else f"In {len(stalls)} of {steps.num_steps} steps"
         regular = "" if period is not None else ", at no regular interval"
         return Finding(

@@ -83,7 +83,7 @@ class StragglerRank(Rule):
         host = f" on {slowest.host}" if slowest.host else ""
         return Finding(
             rule=self.id(),
-            severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             summary=f"Rank {slowest.rank}{host} needs {skew_s * 1e3:.0f} ms more of its own in each "
             f"{step_s * 1e3:.0f} ms step than the others ({100 * share:.0f} %), and they wait for it: "

@@ -56,15 +56,12 @@ class UnpinnedCopy(Rule):
         elif evidence.trace is None:
             yield from self._of_steps(evidence)
 
-    def _severity(self, share: float) -> Severity:
-        return Severity.CRITICAL if share >= self.critical_share else Severity.WARNING
-
     def _of_trace(self, cost: CopyCost) -> Finding:
         to_device = cost.direction != "DtoH"
         way = "to the GPU from" if to_device else "from the GPU into"
         return Finding(
             rule=self.id(),
-            severity=self._severity(cost.hideable_share),
+            severity=Severity.of(cost.hideable_share, self.warning_share, self.critical_share),
             share=cost.hideable_share,
             summary=f"The GPU does nothing for {100 * cost.exposed_share:.0f} % of the time but copy {way} pageable "
             f"memory, {how_often(cost.num_copies, cost.per_step)} and {cost.bytes_per_copy / 1e6:.1f} MB at a time.",
@@ -95,7 +92,7 @@ class UnpinnedCopy(Rule):
         if share >= self.warning_share:
             yield Finding(
                 rule=self.id(),
-                severity=self._severity(share),
+                severity=Severity.of(share, self.warning_share, self.critical_share),
                 share=share,
                 summary=f"Copying the batch to the GPU takes {100 * share:.0f} % of the step, and the loader does not "
                 "pin its memory.",

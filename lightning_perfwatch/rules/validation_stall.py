@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity
+from lightning_perfwatch.frequency import how_long, rounded_up, times_rarer
 from lightning_perfwatch.measurements import Pauses
 from lightning_perfwatch.rules.rule import Rule
 
@@ -51,11 +52,11 @@ class ValidationStall(Rule):
         set_to = f" (val_check_interval={every})" if every is not None else ""
         yield Finding(
             rule=self.id(),
-            severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             share_of="run",
             summary=f"Validation takes {100 * share:.0f} % of the run: {pauses.num_validations} times{set_to}, "
-            f"{_seconds(each_s)} each.",
+            f"{how_long(each_s)} each.",
             advice=self._advice(pauses, share),
             evidence={
                 "validation_s": spent_s,
@@ -65,20 +66,9 @@ class ValidationStall(Rule):
         )
 
     def _advice(self, pauses: Pauses, share: float) -> str:
-        """Validation that comes ``k`` times less often takes ``v / k`` beside the same training."""
-        rarer = share * (1 - self.wanted_share) / (self.wanted_share * max(1 - share, 1e-3))
+        rarer = times_rarer(share, self.wanted_share)
         limit = "or evaluate less with limit_val_batches"
         goal = f"then it takes some {100 * self.wanted_share:.0f} % of the run"
         if pauses.val_check_interval is None:
             return f"Set Trainer(check_val_every_n_epoch={math.ceil(rarer)}) {limit}: {goal}."
-        return f"Set Trainer(val_check_interval={_round_up(rarer * pauses.val_check_interval)}) {limit}: {goal}."
-
-
-def _round_up(value: float) -> int:
-    """To two digits: 1234 is 1300."""
-    scale: int = 10 ** max(0, math.floor(math.log10(max(value, 1.0))) - 1)
-    return math.ceil(value / scale) * scale
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.1f} s" if value >= 1 else f"{value * 1e3:.0f} ms"
+        return f"Set Trainer(val_check_interval={rounded_up(rarer * pauses.val_check_interval)}) {limit}: {goal}."

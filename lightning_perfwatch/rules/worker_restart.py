@@ -53,7 +53,7 @@ class WorkerRestart(Rule):
         workers = "1 worker" if loader.num_workers == 1 else f"{loader.num_workers} workers"
         return Finding(
             rule=self.id(),
-            severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
+            severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
             share_of="run",
             summary=f"Starting {workers} anew in each epoch takes {each_s:.2f} s an epoch, {100 * share:.0f} % of the "
