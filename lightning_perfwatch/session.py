@@ -99,14 +99,16 @@ class Session:
 
     def step_ended(self, batch: Any) -> None:
         """A training step is over."""
-        self._fit.is_disturbed = self._was_disturbed or self._analyst.competes
+        competes = self._analyst.competes
+        self._fit.is_disturbed = self._was_disturbed or competes
         result = self._fit.step_ended(batch)
         if result is not None:
             self._analyze(result.window)
             if result.row is not None and self._sink is not None:
                 self._sink.log(result.row.metrics, result.row.step)
                 self._show_window(self._analyst.finished())
-        self._was_disturbed = self._analyst.competes  # a child may be done within the next step
+            competes = self._analyst.competes
+        self._was_disturbed = competes  # a child may be done within the next step
 
     def validation_begins(self) -> None:
         """Validation begins."""
