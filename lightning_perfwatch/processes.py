@@ -6,8 +6,11 @@ Knows the operating system only.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import sysconfig
 from pathlib import Path
+from typing import IO, BinaryIO
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _PACKAGE_PARENT = str(Path(__file__).parents[1])
@@ -45,3 +48,25 @@ def child_environment() -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
+
+
+def start_child(code: str, errors: int | IO[bytes]) -> subprocess.Popen[bytes]:
+    """A child of this interpreter that runs ``code``, with pipes to its stdin and from its stdout.
+
+    It has a session of its own: a Ctrl-C in the terminal is for the parent, which ends its children.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        env=child_environment(),
+        start_new_session=True,
+    )
+
+
+def answer_pipe() -> BinaryIO:
+    """In such a child: its stdout for its answers alone; what is printed from now on goes to stderr."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return answers

@@ -5,7 +5,6 @@ Owns the child's life and the messages between the two. Knows nothing of ranks, 
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from lightning_perfwatch.bare_trace import BareTrace, analyze_trace
-from lightning_perfwatch.processes import child_environment
+from lightning_perfwatch.processes import answer_pipe, start_child
 from lightning_perfwatch.rules import Rule
 from lightning_perfwatch.trace import TraceError
 
@@ -75,14 +74,7 @@ class ReadingProcess:
                 )
             if self._process is None:
                 self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
-                self._process = subprocess.Popen(
-                    [sys.executable, "-c", _SERVE],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=self._errors,
-                    env=child_environment(),
-                    start_new_session=True,  # a Ctrl-C in the terminal is for the parent, which ends its children
-                )
+                self._process = start_child(_SERVE, self._errors)
                 assert self._process.stdin is not None
                 _send(self._task, self._process.stdin)
             return self._process
@@ -115,8 +107,7 @@ class ReadingProcess:
 
 def serve() -> None:
     """The child's part: take the rules and then paths from stdin, answer each on stdout, until stdin ends."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing that is printed may get between the answers
+    answers = answer_pipe()
     rules, ignore = pickle.load(sys.stdin.buffer)
     while True:
         try:

@@ -7,7 +7,6 @@ whole events; a file of which that is not true is for one process. Knows no anal
 from __future__ import annotations
 
 import itertools
-import os
 import pickle
 import re
 import subprocess
@@ -19,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from lightning_perfwatch.processes import child_environment
+from lightning_perfwatch.processes import answer_pipe, start_child
 from lightning_perfwatch.trace.collector import Collector
 from lightning_perfwatch.trace.decode import EventStream
 from lightning_perfwatch.trace.source import Source
@@ -130,14 +129,7 @@ class _Child(AbstractContextManager["_Child"]):
     """A process that reads one range, counting times as `first` does; it is gone when the context ends."""
 
     def __init__(self, span: Range, first: Collector) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=child_environment(),
-            start_new_session=True,  # a Ctrl-C in the terminal is for the parent, which ends its children
-        )
+        self._process = start_child(_SERVE, subprocess.DEVNULL)
         self._task = (span, Collector(first.origin, first.per_us))
 
     def __enter__(self) -> _Child:
@@ -165,8 +157,7 @@ class _Child(AbstractContextManager["_Child"]):
 
 def serve() -> None:
     """The child's part: take a range and an empty collector from stdin, answer with the Part on stdout."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing that is printed may get into the answer
+    answers = answer_pipe()
     span, collector = pickle.load(sys.stdin.buffer)
     stream = EventStream(span.blocks())
     for events in stream:
