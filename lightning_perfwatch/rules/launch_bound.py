@@ -11,6 +11,7 @@ from lightning_perfwatch.finding import Finding, Severity, Where
 from lightning_perfwatch.frequency import how_many
 from lightning_perfwatch.rules.rule import Rule
 from lightning_perfwatch.trace import DeviceBreakdown, Launches, Loops, host_loops, launches_in_steps, lone_step
+from lightning_perfwatch.trace.columns import BACKWARD
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class LaunchBound(Rule):
         share = _without_profiler(evidence, loops.overhead_share)
         if share < self.warning_share:
             return
-        names = " → ".join(name.removeprefix("autograd::engine::evaluate_function: ") for name in loops.pattern[:4])
+        names = " → ".join(name.removeprefix(BACKWARD) for name in loops.pattern[:4])
         more = f" and {len(loops.pattern) - 4} more" if len(loops.pattern) > 4 else ""
         yield Finding(
             rule=self.id(),

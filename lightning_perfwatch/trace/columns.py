@@ -54,6 +54,9 @@ _KINDS = {
     "python_function": Kind.PYTHON,
 }
 
+BACKWARD = "autograd::engine::evaluate_function: "
+"""What the name of a node of the backward pass begins with."""
+
 # Labels that some torch versions write with the category of an operator. "[pl]" is Lightning's own prefix.
 _ANNOTATION = re.compile(
     r"ProfilerStep#|enumerate\(Data(?:Loader|Pipe)\)#|Optimizer\.(?:step|zero_grad)#|\[pl\]"

@@ -4,17 +4,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_perfwatch.trace.columns import Spans
+from lightning_perfwatch.trace.columns import BACKWARD, Spans
 from lightning_perfwatch.trace.intervals import Floats, covered_before, pairs, union
 from lightning_perfwatch.trace.nesting import enclosing
 from lightning_perfwatch.trace.trace import Trace
 
-_BACKWARD = "autograd::engine::evaluate_function"
 _EXCHANGES = ("c10d::allreduce_", "nccl:all_reduce", "gloo:all_reduce")
 _OPTIMIZER = "Optimizer.step#"
 _HOST_EXCHANGES = ("gloo:", "mpi:", "ucc:")
 _SEARCH = ("torch.distributed.ddp.reducer::search_unused_parameters", "_DDPSink")
-_NO_COMPUTATION = (_BACKWARD, "c10d::")
+_NO_COMPUTATION = (BACKWARD, "c10d::")
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def search_on_host_share(trace: Trace) -> float | None:
 
 def _in_backward(trace: Trace, spans: Spans) -> Floats:
     spans = spans.take(trace.named(spans, _EXCHANGES))
-    nodes = trace.ops.take(trace.named(trace.ops, _BACKWARD))
+    nodes = trace.ops.take(trace.named(trace.ops, BACKWARD))
     return spans.start_us[enclosing(nodes, spans.tid, spans.start_us) >= 0]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from lightning_perfwatch.trace.columns import DeviceSpans
 from lightning_perfwatch.trace.operators import kernels_in_steps
-from lightning_perfwatch.trace.optimizer import inside, optimizer_intervals
+from lightning_perfwatch.trace.optimizer_time import inside, optimizer_intervals
 from lightning_perfwatch.trace.places import CodePlace, code_place
 from lightning_perfwatch.trace.trace import Trace
 

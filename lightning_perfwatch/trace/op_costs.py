@@ -9,14 +9,14 @@ from functools import cached_property
 
 import numpy as np
 
-from lightning_perfwatch.trace.columns import Bools, Ints, Spans
+from lightning_perfwatch.trace.columns import BACKWARD, Bools, Ints, Spans
 from lightning_perfwatch.trace.intervals import Floats, divided_lengths
 from lightning_perfwatch.trace.nesting import enclosing
+from lightning_perfwatch.trace.optimizer_time import optimizer_spans
 from lightning_perfwatch.trace.trace import Trace
 from lightning_perfwatch.trace.window import window_of
 
-BACKWARD = "autograd::engine::evaluate_function: "
-_NODE = re.compile(r"(?:autograd::engine::evaluate_function: )?(\w+?)Backward(?:\d+|All)?$")
+_NODE = re.compile(rf"(?:{BACKWARD})?(\w+?)Backward(?:\d+|All)?$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,17 +89,8 @@ class OpCosts:
 
     @cached_property
     def optimizer(self) -> Spans:
-        """The optimizers' own parts of `Optimizer.step#…`: behind the last backward pass in it.
-
-        Lightning runs forward and backward as a closure inside of the optimizer's step.
-        """
-        steps = self.trace.annotations.take(self.trace.named(self.trace.annotations, "Optimizer.step#"))
-        nodes = self.trace.ops.take(self.named(lambda name: name.startswith(BACKWARD)))
-        order = np.argsort(nodes.start_us, kind="stable")
-        reached = np.maximum.accumulate(np.append(-np.inf, nodes.end_us[order]))
-        begin = np.maximum(steps.start_us, reached[np.searchsorted(nodes.start_us[order], steps.end_us)])
-        begin = np.minimum(begin, steps.end_us)
-        return Spans(steps.name, steps.tid, begin, steps.end_us - begin)
+        """The optimizers' own parts."""
+        return optimizer_spans(self.trace)
 
     @cached_property
     def in_forward(self) -> Bools:

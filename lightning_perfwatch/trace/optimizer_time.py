@@ -2,26 +2,29 @@
 
 import numpy as np
 
-from lightning_perfwatch.trace.columns import Bools, Spans
-from lightning_perfwatch.trace.intervals import Floats, covered_before, pairs, union
+from lightning_perfwatch.trace.columns import BACKWARD, Bools, Spans
+from lightning_perfwatch.trace.intervals import Floats, covered_before, union
 from lightning_perfwatch.trace.trace import Trace
 
-_BACKWARD = "autograd::engine::evaluate_function"
+
+def optimizer_spans(trace: Trace) -> Spans:
+    """The optimizers' own parts of `Optimizer.step#…`: behind the last backward pass in it.
+
+    A step may hold a closure with the forward and the backward pass in it; Lightning's always does.
+    """
+    steps = trace.annotations.take(trace.named(trace.annotations, "Optimizer.step#"))
+    nodes = trace.ops.take(trace.named(trace.ops, BACKWARD))
+    order = np.argsort(nodes.start_us, kind="stable")
+    reached = np.maximum.accumulate(np.append(-np.inf, nodes.end_us[order]))
+    begin = np.maximum(steps.start_us, reached[np.searchsorted(nodes.start_us[order], steps.end_us)])
+    begin = np.minimum(begin, steps.end_us)
+    return Spans(steps.name, steps.tid, begin, steps.end_us - begin)
 
 
 def optimizer_intervals(trace: Trace) -> Floats:
-    """The optimizer's own time, of shape (n, 2) in microseconds: its updates, and its zeroing of gradients.
-
-    A step may hold a closure with the forward and the backward pass in it (Lightning's always does): what lies in the
-    step until its last operator of a backward pass is not the optimizer's.
-    """
-    steps = trace.annotations.take(trace.named(trace.annotations, "Optimizer.step#"))
+    """The optimizer's own time, of shape (n, 2) in microseconds: its updates, and its zeroing of gradients."""
     zeroing = trace.annotations.take(trace.named(trace.annotations, "Optimizer.zero_grad#"))
-    ended = np.sort(trace.ops.take(trace.named(trace.ops, _BACKWARD)).end_us)
-    at = np.searchsorted(ended, steps.end_us, side="right") - 1
-    last = ended[np.maximum(at, 0)] if len(ended) else np.zeros(len(steps))
-    begin = np.where((at >= 0) & (last > steps.start_us), last, steps.start_us)
-    return union(np.concatenate((pairs(begin, steps.end_us), zeroing.intervals)))
+    return union(np.concatenate((optimizer_spans(trace).intervals, zeroing.intervals)))
 
 
 def inside(intervals: Floats, spans: Spans) -> Bools:

@@ -1,6 +1,6 @@
 import numpy as np
 
-from lightning_perfwatch.trace.optimizer import inside, optimizer_intervals
+from lightning_perfwatch.trace.optimizer_time import inside, optimizer_intervals
 from tests.trace.factories import annotation, op, optimizer_step, step, trace
 
 BACKWARD = "autograd::engine::evaluate_function: MmBackward0"
