@@ -33,7 +33,7 @@ class DropoutLayer:
 
 @dataclass(frozen=True)
 class Settings:
-    """What was set when the fit began.
+    """What was set when it was last looked at: at the end of a window, or of the fit.
 
     ``sdp_backends`` are the enabled backends of scaled_dot_product_attention (``flash``, ``mem_efficient``, ``math``,
     ``cudnn``). ``autocast_dtype`` is the type that Lightning's precision plugin computes in, such as ``bfloat16``.

@@ -18,8 +18,7 @@ class Startup:
 
     def begin(self) -> None:
         """The setup begins."""
-        self.__init__()  # type: ignore[misc]
-        self._begun_s = perf_counter()
+        self._begun_s, self._check_since_s, self._check_s = perf_counter(), None, 0.0
 
     def check_begins(self) -> None:
         """The sanity check begins."""
