@@ -6,6 +6,7 @@ how anything is shown.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -26,6 +27,7 @@ from lightning_perfwatch.measurements import (
     RankSummary,
     RunInfo,
     StepTimes,
+    SyncSite,
     SyncSites,
     Window,
 )
@@ -78,6 +80,20 @@ class Evidence:
     def breakdown(self) -> Breakdown | None:
         """Where the trace's time goes, worked out once; None without a trace."""
         return None if self.trace is None else breakdown(self.trace)
+
+    def sync_idle_share(self, sites: Sequence[SyncSite] | None = None) -> float | None:
+        """Share (0..1) of the window in which the device idles because its host waited for it; None without a trace.
+
+        Of several devices that which idles most. With ``sites`` the part of it that these have in the time of all
+        audited calls that wait for a device, but PerfWatch's own.
+        """
+        devices = () if self.breakdown is None else self.breakdown.devices
+        idle = max((device.sync_idle_share for device in devices if device.sync_idle_share is not None), default=None)
+        if idle is None or sites is None or self.syncs is None:
+            return idle
+        waiting = [site for site in self.syncs.sites if site.device_type != "cpu" and site.owner != "perfwatch"]
+        all_s = sum(site.s_per_step for site in waiting)
+        return idle * min(1.0, sum(site.s_per_step for site in sites) / all_s) if all_s > 0 else idle
 
     @cached_property
     def op_costs(self) -> OpCosts | None:

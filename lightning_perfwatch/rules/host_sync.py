@@ -56,7 +56,7 @@ class HostSync(Rule):
             missing = next((name for name in ("syncs", "steps") if getattr(evidence, name) is None), None)
             return None if missing is None else evidence.why_missing(missing)
         reason = super().skip_reason(evidence)
-        if reason is None and _exposed_share(evidence) is None:
+        if reason is None and evidence.sync_idle_share() is None:
             return "without a device and its host's calls in the trace nothing tells what waiting costs"
         return reason
 
@@ -82,7 +82,7 @@ class HostSync(Rule):
             yield self._on_device(sites, evidence)
 
     def _of_trace(self, evidence: Evidence) -> Iterable[Finding]:
-        share = _exposed_share(evidence)
+        share = evidence.sync_idle_share()
         if evidence.trace is None or share is None or share < self.notable_share:
             return
         waits = waits_in_steps(evidence.trace)
@@ -127,8 +127,7 @@ class HostSync(Rule):
         )
 
     def _on_device(self, sites: list[SyncSite], evidence: Evidence) -> Finding:
-        share = _exposed_share(evidence)
-        share = share if share is None else share * _part_of(sites, evidence)
+        share = evidence.sync_idle_share(sites)
         worst = sites[0]
         others = f" ({len(sites) - 1} more such line{'s' if len(sites) > 2 else ''})" if len(sites) > 1 else ""
         if share is None:
@@ -149,20 +148,6 @@ class HostSync(Rule):
 
 _SCALAR_READS = frozenset((".item()", "float(tensor)", "int(tensor)", "bool(tensor)", "printing a tensor"))
 _SCALAR_OPERATORS = ("aten::item", "aten::_local_scalar_dense")
-
-
-def _exposed_share(evidence: Evidence) -> float | None:
-    if evidence.breakdown is None:
-        return None
-    shares = [device.sync_idle_share for device in evidence.breakdown.devices if device.sync_idle_share is not None]
-    return max(shares, default=None)
-
-
-def _part_of(sites: list[SyncSite], evidence: Evidence) -> float:
-    """The part of the host's waiting for the device that these sites take."""
-    waiting = [] if evidence.syncs is None else [site for site in evidence.syncs.sites if site.device_type != "cpu"]
-    all_s = sum(site.s_per_step for site in waiting if site.owner != "perfwatch")
-    return min(1.0, sum(site.s_per_step for site in sites) / all_s) if all_s > 0 else 1.0
 
 
 def _numbers_of(waits: Waits) -> dict[str, object]:

@@ -56,7 +56,7 @@ class LoggingSync(Rule):
         calls = sum(site.calls_per_step for site in sites)
         severity = Severity.INFO
         if asynchronous:
-            share = _exposed_share(evidence, spent_s)
+            share = evidence.sync_idle_share(sites)
             if share is None:
                 cost = "what that costs was not measured, since no trace tells"
             else:
@@ -79,13 +79,3 @@ class LoggingSync(Rule):
             where=Where(file=worst.file, line=worst.line, op=worst.code),
             evidence={"calls_per_step": calls, "host_s_per_step": spent_s, "call": worst.call},
         )
-
-
-def _exposed_share(evidence: Evidence, spent_s: float) -> float | None:
-    """The part that these calls have of the idle time because of all that wait."""
-    devices = () if evidence.breakdown is None else evidence.breakdown.devices
-    idle = max((device.sync_idle_share for device in devices if device.sync_idle_share is not None), default=None)
-    if idle is None or evidence.syncs is None:
-        return None
-    all_s = sum(site.s_per_step for site in evidence.syncs.sites if site.device_type != "cpu")
-    return idle * min(1.0, spent_s / all_s) if all_s > 0 else idle

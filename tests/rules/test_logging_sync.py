@@ -77,3 +77,9 @@ class TestOnAGpu:
         assert logging.share is not None and user.share is not None
         assert user.share == pytest.approx(3 * logging.share)
         assert user.share + logging.share == pytest.approx(0.3, abs=0.02)
+
+    def test_what_perfwatch_itself_reads_has_no_part_in_it(self) -> None:
+        mine = logged(device_type="cuda", s_per_step=1e-4)
+        own = sync_site(device_type="cuda", owner="perfwatch", s_per_step=3e-4)
+        (alone,), (beside,) = check(self.idling(mine)), check(self.idling(mine, own))
+        assert alone.share == beside.share
