@@ -12,7 +12,7 @@ from lightning_perfwatch.trace.columns import Bools
 from lightning_perfwatch.trace.idle import IdleCauses, idle_causes
 from lightning_perfwatch.trace.intervals import Floats, clip, subtract, total, union
 from lightning_perfwatch.trace.operators import kernels_in_steps
-from lightning_perfwatch.trace.trace import Trace
+from lightning_perfwatch.trace.trace import Trace, once
 from lightning_perfwatch.trace.window import Window, window_of
 
 # NCCL and RCCL, MSCCL, NVSHMEM and the expert-parallel libraries on it, oneCCL, and the custom all-reduces of
@@ -80,6 +80,7 @@ def breakdown(trace: Trace) -> Breakdown:
     )
 
 
+@once
 def communication_kernels(trace: Trace) -> Bools:
     """Mask of the kernels that exchange data with other devices."""
     return trace.matching(trace.kernels, lambda name: _COMMUNICATION.search(name) is not None)
@@ -92,7 +93,7 @@ def _share(intervals: Floats, window: Window) -> float:
 
 
 def _device(trace: Trace, index: int, window: Window, counted: Bools) -> DeviceBreakdown:
-    work = trace.device_work.take(trace.device_work.device == index)
+    work = trace.work_of(index)
     mine = trace.kernels.device == index
     kernels = trace.kernels.take(mine)
     copies = trace.copies.take(trace.copies.device == index)

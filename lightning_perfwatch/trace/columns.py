@@ -106,7 +106,9 @@ class Spans:
         return pairs(self.start_us, self.end_us)
 
     def take(self: SpansT, rows: npt.NDArray[Any]) -> SpansT:
-        """The rows of a mask or an index array."""
+        """The rows of a mask or an index array; all of them are these columns themselves."""
+        if rows.dtype == np.bool_ and rows.all():
+            return self
         return type(self)(**{key: column[rows] for key, column in vars(self).items()})
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from lightning_perfwatch.trace.columns import Bools, DeviceSpans, Ints
 from lightning_perfwatch.trace.intervals import Floats, covered_before, intersect, pairs, subtract, union
-from lightning_perfwatch.trace.trace import Trace
+from lightning_perfwatch.trace.trace import Trace, once
 from lightning_perfwatch.trace.window import Window
 
 # A launch takes the host 5 to 10 us and Python between two operators some tens; a host that does neither for a
@@ -90,6 +90,7 @@ def idle_in_spans(trace: Trace, work: DeviceSpans, window: Window, start: Floats
     return IdleCauses(**{key: column.astype(np.float64) for key, column in sums.items()})
 
 
+@once
 def _causes(trace: Trace, gaps: Gaps, window: Window) -> IdleCauses:
     """The causes of each gap."""
     length = gaps.end - gaps.start
@@ -117,9 +118,9 @@ def _holding(start: Floats, end: Floats, times: Floats) -> Ints:
     return np.where((at >= 0) & (times < end[np.maximum(at, 0)]), at, -1).astype(np.int64)
 
 
+@once
 def find_gaps(trace: Trace, work: DeviceSpans, window: Window) -> Gaps:
-    """The idle times of the device that did `work`, inside the window."""
-    work = work.take(np.argsort(work.start_us, kind="stable"))
+    """The idle times of the device that did `work`, in order of time (`Trace.work_of`), inside the window."""
     rows = trace.launches(work)
     known = rows >= 0
     launched = np.where(known, trace.runtime.start_us[rows], np.nan)
@@ -141,6 +142,7 @@ def find_gaps(trace: Trace, work: DeviceSpans, window: Window) -> Gaps:
     )
 
 
+@once
 def stalls(trace: Trace, window: Window) -> Floats:
     """Where no thread of the host ran an operator or a call for long: a hook, a sleep, logging, I/O."""
     quiet = subtract(np.array([[window.start_us, window.end_us]]), trace.host_active)
@@ -151,7 +153,7 @@ def idle_stalls(trace: Trace, device: int, window: Window) -> Floats:
     """Where such a stall leaves the device idle: it had run dry, and the work that ends this came late."""
     if len(trace.runtime) == 0:
         return np.empty((0, 2))
-    gaps = find_gaps(trace, trace.device_work.take(trace.device_work.device == device), window)
+    gaps = find_gaps(trace, trace.work_of(device), window)
     return intersect(stalls(trace, window), pairs(gaps.start, gaps.late_until))
 
 

@@ -43,7 +43,7 @@ class OpCosts:
 
     def kernels_us(self, rows: Bools) -> float:
         """What these rows of `Trace.kernels` cost, each instant divided among the work that runs then."""
-        return float(self._kernel_us[rows].sum())
+        return float(self._kernel_us[rows].sum()) if rows.any() else 0.0
 
     @cached_property
     def _kernel_us(self) -> Floats:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lightning_perfwatch.trace.columns import Bools, Ints, Spans
 from lightning_perfwatch.trace.intervals import Floats
-from lightning_perfwatch.trace.trace import Trace
+from lightning_perfwatch.trace.trace import Trace, once
 from lightning_perfwatch.trace.window import window_of
 
 
@@ -95,6 +95,7 @@ def calls_per_step(trace: Trace, names: Collection[str]) -> Ints:
     return counts
 
 
+@once
 def kernels_in_steps(trace: Trace) -> Bools:
     """Mask of the kernels whose launch lies in a complete step; all where there is no step.
 

@@ -68,7 +68,7 @@ def step_breakdowns(trace: Trace) -> tuple[StepBreakdown, ...]:
 
 
 def _of_device(trace: Trace, index: int) -> StepBreakdown:
-    work = trace.device_work.take(trace.device_work.device == index)
+    work = trace.work_of(index)
     start, end = device_steps(trace, work, index)
     mine = trace.kernels.device == index
     kernels = trace.kernels.take(mine)

@@ -6,9 +6,9 @@ It knows neither the file's format nor what its numbers mean for speed.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -26,9 +26,13 @@ from lightning_perfwatch.trace.columns import (
     Steps,
 )
 from lightning_perfwatch.trace.event import ABSENT
+from lightning_perfwatch.trace.first_rows import FirstRows
 from lightning_perfwatch.trace.intervals import Floats, union
 from lightning_perfwatch.trace.modules import Modules, find_modules
 from lightning_perfwatch.trace.nesting import enclosing
+
+ArgsT = ParamSpec("ArgsT")
+ResultT = TypeVar("ResultT")
 
 DATALOADER_PREFIXES = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 
@@ -114,6 +118,15 @@ class Trace:
         fields = DeviceSpans.__dataclass_fields__
         return DeviceSpans(**{key: np.concatenate([getattr(part, key) for part in parts]) for key in fields})
 
+    def work_of(self, device: int) -> DeviceSpans:
+        """The rows of `device_work` of one device, in order of time; the same object each time."""
+        return _work_of(self, device)
+
+    @cached_property
+    def worked_out(self) -> dict[object, Any]:
+        """What :func:`once` has kept."""
+        return {}
+
     @cached_property
     def dataloader(self) -> Spans:
         """Host time in the data loader's `__next__`, whatever category the file gives it."""
@@ -158,11 +171,7 @@ class Trace:
         Work launched before the recording has none; a graph launch starts many kernels; a correlation id that
         several calls share belongs to the first of them.
         """
-        ids, rows = self._calls_by_correlation
-        if len(ids) == 0:
-            return np.full(len(work), ABSENT, dtype=np.int64)
-        at = np.minimum(np.searchsorted(ids, work.correlation), len(ids) - 1)
-        return np.where(ids[at] == work.correlation, rows[at], ABSENT).astype(np.int64)
+        return _launches(self, work)
 
     def launching_ops(self, work: DeviceSpans) -> Ints:
         """For each row of device work the row in `ops` that launched it, or -1 where that is not known.
@@ -178,7 +187,7 @@ class Trace:
 
     @cached_property
     def _ops_of_calls(self) -> Ints:
-        return enclosing(self.ops, self.runtime.tid, self.runtime.start_us)
+        return enclosing(self.ops, self.runtime.tid, self.runtime.start_us, self.op_parents)
 
     @cached_property
     def modules(self) -> Modules:
@@ -193,10 +202,9 @@ class Trace:
         return enclosing(self.modules.calls, spans.tid, spans.start_us)
 
     @cached_property
-    def _calls_by_correlation(self) -> tuple[Ints, Ints]:
-        known = np.flatnonzero(self.runtime.correlation > 0)
-        ids, first = np.unique(self.runtime.correlation[known], return_index=True)
-        return ids, known[first]
+    def call_of(self) -> FirstRows:
+        """The row in `runtime` of each correlation id; 0 and what is below it are none."""
+        return FirstRows.of(self.runtime.correlation)
 
     def launched_us(self, work: DeviceSpans) -> Floats:
         """For each row of device work when the host began to launch it, NaN where there is no record."""
@@ -204,3 +212,30 @@ class Trace:
         if len(self.runtime) == 0:
             return np.full(len(work), np.nan)
         return np.where(rows >= 0, self.runtime.start_us[rows], np.nan)
+
+
+def once(function: Callable[Concatenate[Trace, ArgsT], ResultT]) -> Callable[Concatenate[Trace, ArgsT], ResultT]:
+    """Work `function` out once for a trace and equal (for columns: the same) arguments; the trace keeps the result."""
+
+    @wraps(function)
+    def kept(trace: Trace, /, *args: ArgsT.args, **kwargs: ArgsT.kwargs) -> ResultT:
+        key = (function, args, tuple(kwargs.items()))
+        if key not in trace.worked_out:
+            trace.worked_out[key] = function(trace, *args, **kwargs)
+        result: ResultT = trace.worked_out[key]
+        return result
+
+    return kept
+
+
+@once
+def _work_of(trace: Trace, device: int) -> DeviceSpans:
+    work = trace.device_work.take(trace.device_work.device == device)
+    return work.take(np.argsort(work.start_us, kind="stable"))
+
+
+@once
+def _launches(trace: Trace, work: DeviceSpans) -> Ints:
+    rows = trace.call_of.rows(work.correlation)
+    rows.flags.writeable = False
+    return rows

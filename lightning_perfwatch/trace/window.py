@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_perfwatch.trace.trace import Trace
+from lightning_perfwatch.trace.trace import Trace, once
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Window:
         return self.dur_us / 1e6
 
 
+@once
 def window_of(trace: Trace) -> Window:
     """First step's start to the later of the last step's end and the end of its last device work.
 
