@@ -3,25 +3,17 @@
 Reads a `Trace`; knows no rule and no threshold. What was not recorded is None, never 0.
 """
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from lightning_perfwatch.trace.columns import Bools
+from lightning_perfwatch.trace.device_times import communication_kernels, device_times
 from lightning_perfwatch.trace.idle import IdleCauses, idle_causes
-from lightning_perfwatch.trace.intervals import Floats, clip, subtract, total, union
+from lightning_perfwatch.trace.intervals import Floats, clip, total
 from lightning_perfwatch.trace.operators import kernels_in_steps
-from lightning_perfwatch.trace.trace import Trace, once
+from lightning_perfwatch.trace.trace import Trace
 from lightning_perfwatch.trace.window import Window, window_of
-
-# NCCL and RCCL, MSCCL, NVSHMEM and the expert-parallel libraries on it, oneCCL, and the custom all-reduces of
-# inference engines and of torch's symmetric memory. A block's or warp's "AllReduce" stays on its device.
-_COMMUNICATION = re.compile(
-    r"nccl|rccl|msccl|oneccl|nvshmem|deep_ep|symm_mem|multimem|cross_device_reduce"
-    r"|(?<!block)(?<!warp)(?<!block_)(?<!warp_)all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|sendrecv",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -74,16 +66,10 @@ def breakdown(trace: Trace) -> Breakdown:
         window_s=window.dur_s,
         num_steps=len(trace.steps),
         step_s=float(np.median(trace.steps.dur_us)) / 1e6 if len(trace.steps) else None,
-        host_op_share=_share(trace.ops.intervals, window) if len(trace.ops) else None,
+        host_op_share=_share(trace.ops_covered, window) if len(trace.ops) else None,
         data_wait_share=_share(trace.dataloader.intervals, window) if len(trace.dataloader) else None,
         devices=tuple(_device(trace, int(index), window, counted) for index in indices if window.dur_us > 0),
     )
-
-
-@once
-def communication_kernels(trace: Trace) -> Bools:
-    """Mask of the kernels that exchange data with other devices."""
-    return trace.matching(trace.kernels, lambda name: _COMMUNICATION.search(name) is not None)
 
 
 def _share(intervals: Floats, window: Window) -> float:
@@ -93,17 +79,14 @@ def _share(intervals: Floats, window: Window) -> float:
 
 
 def _device(trace: Trace, index: int, window: Window, counted: Bools) -> DeviceBreakdown:
-    work = trace.work_of(index)
+    times = device_times(trace, index)
     mine = trace.kernels.device == index
     kernels = trace.kernels.take(mine)
-    copies = trace.copies.take(trace.copies.device == index)
-    communication = communication_kernels(trace)[mine]
-    compute = union(kernels.take(~communication).intervals)
-    exchanges = union(kernels.take(communication).intervals)
+    copies = trace.copies.take((trace.copies.device == index) & trace.copies.pageable)
     overlapping = (kernels.start_us < window.end_us) & (kernels.end_us > window.start_us)
     sizes_us = kernels.dur_us[overlapping]
-    busy = clip(work.intervals, window.start_us, window.end_us)
-    causes = idle_causes(trace, work, window)
+    busy = clip(times.busy, window.start_us, window.end_us)
+    causes = idle_causes(trace, trace.work_of(index), window)
     return DeviceBreakdown(
         index=index,
         name=trace.device_name(index),
@@ -111,10 +94,10 @@ def _device(trace: Trace, index: int, window: Window, counted: Bools) -> DeviceB
         idle_share=1.0 - total(busy) / window.dur_us,
         kernels_per_step=_per_step(trace, int(np.sum(mine & counted))),
         kernel_median_us=float(np.median(sizes_us)) if len(sizes_us) else None,
-        copy_share=_share(copies.intervals, window),
-        pageable_copy_share=_share(copies.take(copies.pageable).intervals, window),
-        communication_share=_share(exchanges, window),
-        exposed_communication_share=_share(subtract(exchanges, compute), window),
+        copy_share=_share(times.copies, window),
+        pageable_copy_share=_share(copies.intervals, window),
+        communication_share=_share(times.communication, window),
+        exposed_communication_share=_share(times.exposed, window),
         data_idle_share=_part(causes, "data_us", window),
         sync_idle_share=_part(causes, "sync_us", window),
         launch_idle_share=_part(causes, "launch_us", window),

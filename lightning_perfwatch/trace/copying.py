@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lightning_perfwatch.trace.device_times import device_times
 from lightning_perfwatch.trace.intervals import clip, subtract, total
-from lightning_perfwatch.trace.trace import Trace
+from lightning_perfwatch.trace.trace import Trace, once
 from lightning_perfwatch.trace.window import window_of
 
 
@@ -29,6 +30,7 @@ class CopyCost:
     hideable_share: float
 
 
+@once
 def copy_costs(trace: Trace) -> tuple[CopyCost, ...]:
     """The most exposed first; none without a copy in the window."""
     window = window_of(trace)
@@ -44,7 +46,7 @@ def copy_costs(trace: Trace) -> tuple[CopyCost, ...]:
         group = copies.take(mine)
         if len(group) == 0:
             continue
-        kernels = clip(trace.kernels.take(trace.kernels.device == device).intervals, window.start_us, window.end_us)
+        kernels = clip(device_times(trace, device).kernels, window.start_us, window.end_us)
         opposite = copies.take(here & (copies.direction != direction)).intervals
         exposed = subtract(clip(group.intervals, window.start_us, window.end_us), kernels)
         other = clip(np.concatenate((kernels, opposite)), window.start_us, window.end_us)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lightning_perfwatch.trace.breakdown import communication_kernels
+from lightning_perfwatch.trace.device_times import communication_kernels
 from lightning_perfwatch.trace.operators import kernels_in_steps
 from lightning_perfwatch.trace.trace import Trace
 

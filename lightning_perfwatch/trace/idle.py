@@ -30,6 +30,10 @@ class IdleCauses:
     launch_us: Floats
     other_us: Floats
 
+    def take(self, rows: Ints) -> "IdleCauses":
+        """The causes of these rows."""
+        return IdleCauses(**{key: column[rows] for key, column in vars(self).items()})
+
 
 @dataclass(frozen=True, eq=False)
 class Gaps:
@@ -45,6 +49,10 @@ class Gaps:
     launched: Floats
     late_until: Floats
     caught_up: Bools
+
+    def take(self, rows: Ints) -> "Gaps":
+        """These gaps."""
+        return Gaps(**{key: column[rows] for key, column in vars(self).items()})
 
 
 def idle_causes(trace: Trace, work: DeviceSpans, window: Window) -> IdleCauses | None:
@@ -75,6 +83,20 @@ def idle_in_spans(trace: Trace, work: DeviceSpans, window: Window, start: Floats
         return None
     gaps = find_gaps(trace, work, window)
     whole = _causes(trace, gaps, window)
+    span = _holding(start, end, gaps.start)
+    is_inside = span >= 0
+    is_inside[is_inside] = gaps.end[is_inside] <= end[span[is_inside]]
+    cut = np.flatnonzero(~is_inside)
+    parts = _split(trace, window, gaps.take(cut), whole.take(cut), start, end)
+    sums = {
+        key: np.bincount(span[is_inside], column[is_inside], len(start)) + getattr(parts, key)
+        for key, column in vars(whole).items()
+    }
+    return IdleCauses(**sums)
+
+
+def _split(trace: Trace, window: Window, gaps: Gaps, whole: IdleCauses, start: Floats, end: Floats) -> IdleCauses:
+    """What each span [start, end) has of the gaps, of which `whole` are the causes."""
     edges = np.unique(np.concatenate((gaps.start, gaps.end, start, end)))
     gap, span = _holding(gaps.start, gaps.end, edges[:-1]), _holding(start, end, edges[:-1])
     at = np.flatnonzero((gap >= 0) & (span >= 0))

@@ -4,10 +4,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from lightning_perfwatch.trace.breakdown import communication_kernels
 from lightning_perfwatch.trace.columns import DeviceSpans, Ints
+from lightning_perfwatch.trace.device_times import device_times as times_of
 from lightning_perfwatch.trace.idle import idle_in_spans
-from lightning_perfwatch.trace.intervals import Floats, covered_before, subtract
+from lightning_perfwatch.trace.intervals import Floats, covered_before
 from lightning_perfwatch.trace.trace import Trace
 from lightning_perfwatch.trace.window import window_of
 
@@ -70,16 +70,12 @@ def step_breakdowns(trace: Trace) -> tuple[StepBreakdown, ...]:
 def _of_device(trace: Trace, index: int) -> StepBreakdown:
     work = trace.work_of(index)
     start, end = device_steps(trace, work, index)
-    mine = trace.kernels.device == index
-    kernels = trace.kernels.take(mine)
-    communication = communication_kernels(trace)[mine]
-    compute, exchanges = kernels.take(~communication).intervals, kernels.take(communication).intervals
+    times = times_of(trace, index)
 
     def inside(intervals: Floats) -> Floats:
         return covered_before(intervals, end) - covered_before(intervals, start)
 
-    busy_us, compute_us = inside(work.intervals), inside(compute)
-    exposed_us = inside(subtract(exchanges, compute))
+    busy_us, compute_us, exposed_us = inside(times.busy), inside(times.compute), inside(times.exposed)
     idle = idle_in_spans(trace, work, window_of(trace), start, end)
     return StepBreakdown(
         device=index,
@@ -88,8 +84,8 @@ def _of_device(trace: Trace, index: int) -> StepBreakdown:
         end_us=end,
         busy_us=busy_us,
         compute_us=compute_us,
-        copy_us=inside(trace.copies.take(trace.copies.device == index).intervals),
-        communication_us=inside(exchanges),
+        copy_us=inside(times.copies),
+        communication_us=inside(times.communication),
         exposed_communication_us=exposed_us,
         exposed_copy_us=np.maximum(busy_us - compute_us - exposed_us, 0.0),
         idle_us=end - start - busy_us,

@@ -133,10 +133,15 @@ class Trace:
         return self.annotations.take(self.named(self.annotations, DATALOADER_PREFIXES))
 
     @cached_property
+    def ops_covered(self) -> Floats:
+        """Where any thread of the host ran an operator; a union."""
+        return union(self.ops.intervals)
+
+    @cached_property
     def host_active(self) -> Floats:
         """Where any thread of the host ran an operator or a runtime call, or waited for data; a union."""
-        parts = (self.ops.intervals, self.runtime.intervals, self.dataloader.intervals)
-        return union(np.concatenate([union(part) for part in parts]))
+        parts = (self.ops_covered, union(self.runtime.intervals), union(self.dataloader.intervals))
+        return union(np.concatenate(parts))
 
     @cached_property
     def syncs(self) -> Runtime:

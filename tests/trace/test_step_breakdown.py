@@ -6,8 +6,8 @@ import numpy.typing as npt
 import pytest
 
 from lightning_perfwatch.trace import StepBreakdown, Trace, breakdown, read_trace, step_breakdowns
-from lightning_perfwatch.trace.breakdown import communication_kernels
 from lightning_perfwatch.trace.columns import DeviceSpans
+from lightning_perfwatch.trace.device_times import communication_kernels
 from lightning_perfwatch.trace.window import window_of
 from tests.trace.factories import Json, call, copy, device_step, fetch, fill, kernel, op, step, trace
 from tests.trace.random_traces import random_events
