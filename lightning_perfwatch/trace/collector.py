@@ -87,6 +87,10 @@ class Group:
         for key, column in columns.items():
             self.parts.setdefault(key, []).append(column)
 
+    def join(self) -> None:
+        """Make one array of each column's list: less to send to another process."""
+        self.parts = {key: [np.concatenate(parts)] for key, parts in self.parts.items() if parts}
+
     def column(self, key: str, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
         """The whole column, which is then no longer kept here."""
         parts = self.parts.pop(key, [])
