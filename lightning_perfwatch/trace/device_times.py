@@ -18,8 +18,10 @@ _COMMUNICATION = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class DeviceTimes:
-    """One device, over all of its streams: `busy` with any work, `kernels` those that compute and those that
-    communicate together, `exposed` where it communicates and does not compute."""
+    """One device over all of its streams, as unions.
+
+    `busy` is any work; `kernels` is `compute` and `communication` together; `exposed` is communication without compute.
+    """
 
     busy: Floats
     kernels: Floats

@@ -73,10 +73,13 @@ def test_enclosing_agrees_with_a_plain_search(seed: int) -> None:
             generator.integers(0, 50, 40), generator.integers(1, 30, 40), generator.integers(0, 3, 40), strict=True
         )
     ]
-    outer = trace(*spans, op(0, 1, tid=9)).ops
+    recorded = trace(*spans, op(0, 1, tid=9))
+    outer = recorded.ops
     times = generator.integers(-5, 90, 60).astype(np.float64)
     tid = generator.integers(0, 5, 60).astype(np.int32)
-    for row, time, thread in zip(enclosing(outer, tid, times), times, tid, strict=True):
+    rows = enclosing(outer, tid, times)
+    assert enclosing(outer, tid, times, recorded.op_parents).tolist() == rows.tolist()
+    for row, time, thread in zip(rows, times, tid, strict=True):
         around = [
             (outer.start_us[at], -outer.dur_us[at])
             for at in range(len(outer))

@@ -12,9 +12,39 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lightning_perfwatch.trace import Trace, breakdown, calls_per_step, read_trace, top_ops
 from lightning_perfwatch.trace.nesting import nested, parents
-from tests.trace.factories import annotation, call, event, fetch, kernel, op, step, trace
+from lightning_perfwatch.trace.trace import once
+from tests.trace.factories import annotation, call, copy, event, fetch, kernel, op, step, trace
 
 WORKER = 200  # another thread
+
+
+# --- joins that are worked out once
+
+
+def test_a_question_is_worked_out_once_for_each_trace_and_argument() -> None:
+    asked = []
+
+    @once
+    def question(recorded: Trace, number: int) -> int:
+        asked.append((recorded, number))
+        return number
+
+    first, second = trace(op(0, 5)), trace(op(0, 5))
+    assert [question(first, 1), question(first, 1), question(first, 2), question(second, 1)] == [1, 1, 2, 1]
+    assert asked == [(first, 1), (first, 2), (second, 1)]
+
+
+def test_work_of_a_device_comes_in_order_of_time() -> None:
+    recorded = trace(kernel(9, 2), kernel(3, 2), copy(1, 1), kernel(5, 1, device=1))
+    assert recorded.work_of(0).start_us.tolist() == [0, 2, 8]
+    assert recorded.work_of(0) is recorded.work_of(0)
+    assert len(recorded.work_of(7)) == 0
+
+
+def test_all_rows_of_columns_are_the_columns() -> None:
+    ops = trace(op(0, 5), op(6, 5)).ops
+    assert ops.take(np.ones(2, np.bool_)) is ops
+    assert len(ops.take(np.array([True, False]))) == 1
 
 
 # --- steps
