@@ -64,10 +64,13 @@ class Part:
     @classmethod
     def of(cls, span: Range, stream: EventStream, collector: Collector) -> Part:
         """After `stream` has been read to its end into `collector`."""
-        repaired = stream.num_dropped or stream.num_bare or stream.goes_on or not stream.metadata_is_whole
+        repaired = stream.num_dropped or stream.num_bare or stream.goes_on or not stream.metadata.is_whole
+        too_long = stream.num_long or stream.num_long_bare or stream.metadata.is_long
         ends_early = span.end is not None and (stream.cut_off or stream.has_tail)
-        is_sound = stream.found_events and not repaired and not ends_early and not collector.pairing.num_unpaired
-        return cls(collector, stream.metadata, is_sound, stream.cut_off)
+        is_sound = (
+            stream.found_events and not (repaired or too_long or ends_early) and not collector.pairing.num_unpaired
+        )
+        return cls(collector, stream.metadata.values, is_sound, stream.cut_off)
 
 
 def read_in_parts(path: Path, num_processes: int) -> Part | None:

@@ -35,7 +35,7 @@ def read_trace(path: Path, num_processes: int = 1) -> Trace:
     for events in stream:
         collector.add(events)
     _refuse_what_is_no_trace(path, source, stream, collector)
-    return build_trace(path, stream.metadata, collector, _left_out(source, stream))
+    return build_trace(path, stream.metadata.values, collector, _left_out(source, stream))
 
 
 def _refuse_what_is_no_trace(path: Path, source: Source, stream: EventStream, collector: Collector) -> None:
@@ -63,6 +63,17 @@ def _left_out(source: Source, stream: EventStream) -> list[str]:
         said.append(f"{stream.num_dropped} events are not valid JSON and were left out.")
     if stream.num_bare:
         said.append(f"The arguments of {stream.num_bare} events are not valid JSON and were left out.")
-    if not stream.metadata_is_whole:
+    larger = f"larger than {stream.longest_bytes / 1e6:g} MB"
+    if stream.num_long:
+        said.append(f"{_count(stream.num_long)} {larger} {'was' if stream.num_long == 1 else 'were'} left out.")
+    if stream.num_long_bare:
+        said.append(f"The arguments of {_count(stream.num_long_bare)} {larger} were left out.")
+    if stream.metadata.is_long:
+        said.append(f"The metadata is {larger}; only the parts that could be told apart were read.")
+    if not stream.metadata.is_whole:
         said.append("The metadata is not valid JSON; only the parts that could be told apart were read.")
     return said
+
+
+def _count(number: int) -> str:
+    return "1 event" if number == 1 else f"{number} events"
