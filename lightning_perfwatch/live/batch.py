@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import UserDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import islice
 from traceback import format_exception_only
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 
+from lightning_perfwatch.live.batch_structure import structure
 from lightning_perfwatch.live.padding import PaddingMark, find_mark
 from lightning_perfwatch.live.tally import Count
 
@@ -28,6 +29,7 @@ TOKEN_KEYS = ("input_ids", "tokens", "token_ids", "decoder_input_ids")
 _SEQUENCE_RANK = 2
 _DEEPEST = 3
 _MOST_ELEMENTS = 32
+_MOST_STRUCTURES = 1024
 
 
 class Amounts(NamedTuple):
@@ -71,6 +73,7 @@ class BatchCounter:
         self._loaders = loaders
         self._complained = False
         self._marks: set[str] = set()
+        self._known: dict[Hashable, _Known] = {}
 
     @property
     def is_chosen(self) -> bool:
@@ -83,7 +86,29 @@ class BatchCounter:
         return next(iter(self._marks)) if len(self._marks) == 1 else None
 
     def count(self, batch: Any) -> Amounts:
-        """The amounts of ``batch``, never raising."""
+        """The amounts of ``batch``, never raising; the same object for batches that count alike, where it can be."""
+        if self._tokens is not None:
+            return self._count(batch)[0]
+        tensors: list[torch.Tensor] = []
+        alike = structure(batch, tensors)
+        if alike is None:
+            return self._count(batch)[0]
+        known = self._known.get(alike)
+        if known is None:
+            amounts, marks = self._count(batch)
+            places = _places(marks, tensors)
+            if places is not None:
+                if len(self._known) >= _MOST_STRUCTURES:
+                    self._known.clear()
+                self._known[alike] = _Known(amounts._replace(nonpadding=None), places)
+            return amounts
+        if not known.marks:
+            return known.amounts
+        marks = [PaddingMark(by, tensors[place]) for by, place in known.marks]
+        return known.amounts._replace(nonpadding=self._nonpadding(marks))
+
+    def _count(self, batch: Any) -> tuple[Amounts, list[PaddingMark]]:
+        """The amounts of ``batch``, and what marks its padding if they hold that."""
         try:
             parts = split(batch, self._loaders)
             found = [find_amounts(part) for part in parts]
@@ -93,18 +118,18 @@ class BatchCounter:
         samples = sum(known) if len(known) == len(found) else None
         choice = self._tokens
         if callable(choice):
-            return Amounts(samples, self._chosen(batch, lambda: _count_of(choice(batch))))
+            return Amounts(samples, self._chosen(batch, lambda: _count_of(choice(batch)))), []
         if choice is not None:
             found = self._chosen(batch, lambda: [_by_key(part, choice) for part in parts]) or [UNKNOWN]
-        return Amounts(samples, _sum([part.tokens for part in found]), self._nonpadding([part.mark for part in found]))
+        marks = [part.mark for part in found if part.mark is not None]
+        if len(marks) < len(found):
+            marks = []
+        return Amounts(samples, _sum([part.tokens for part in found]), self._nonpadding(marks)), marks
 
-    def _nonpadding(self, marks: Sequence[PaddingMark | None]) -> Count:
-        known = [mark for mark in marks if mark is not None]
-        if len(known) < len(marks):
-            return None
-        self._marks.update(mark.by for mark in known)
+    def _nonpadding(self, marks: Sequence[PaddingMark]) -> Count:
+        self._marks.update(mark.by for mark in marks)
         try:
-            return _sum([mark.count() for mark in known])
+            return _sum([mark.count() for mark in marks])
         except Exception:  # noqa: BLE001 - a tensor in a layout or on a device that can't count
             return None
 
@@ -121,6 +146,24 @@ class BatchCounter:
                     self._tokens, type(batch).__name__, "".join(format_exception_only(error)).strip(),
                 )  # fmt: skip
             return None
+
+
+class _Known(NamedTuple):
+    """What batches of one structure count; ``marks`` says of each mark of padding its kind and which tensor it is."""
+
+    amounts: Amounts
+    marks: tuple[tuple[str, int], ...]
+
+
+def _places(marks: Sequence[PaddingMark], tensors: Sequence[torch.Tensor]) -> tuple[tuple[str, int], ...] | None:
+    """The kind of each of the ``marks`` and its place among the ``tensors``; None if one has not just one place."""
+    places: list[tuple[str, int]] = []
+    for mark in marks:
+        found = [place for place, tensor in enumerate(tensors) if tensor is mark.tensor]
+        if len(found) != 1:  # of inputs that are their own labels the next batch may have two tensors
+            return None
+        places.append((mark.by, found[0]))
+    return tuple(places)
 
 
 def split(batch: Any, loaders: Any) -> list[Any]:

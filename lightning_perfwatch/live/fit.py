@@ -192,8 +192,7 @@ class FitWatch:
         self._steps.add(parts, ended)
         own_ns = parts.slots_ns[:, list(self._timer.own_slots)].sum()
         self._budget.add_steps(float(parts.phases_ns.sum()) / 1e9, float(own_ns) / 1e9)
-        for phases_ns, is_pure in zip(parts.phases_ns.tolist(), are_pure(parts).tolist(), strict=True):
-            self._meter.add(phases_ns, is_pure=is_pure)
+        self._meter.add(parts.phases_ns, are_pure(parts))
         if self._marks is not None:
             for measured, seconds in self._marks.read():
                 self._steps.set_device(measured, seconds)

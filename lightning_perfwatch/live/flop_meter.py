@@ -17,6 +17,7 @@ import torch
 
 from lightning_perfwatch.counts import Flops
 from lightning_perfwatch.live.clock import Device
+from lightning_perfwatch.live.flops import StepFlops
 from lightning_perfwatch.live.peaks import Peak, find_peak, is_listed
 from lightning_perfwatch.live.step_count import StepCount
 
@@ -51,6 +52,7 @@ class FlopMeter:
         self._all, self._clean = _Sums(), _Sums()
         self._user_failed = False
         self._peak: Peak | None = None
+        self._result_used: StepFlops | None = None
 
     @classmethod
     def of_run(
@@ -69,7 +71,7 @@ class FlopMeter:
     def add(self, batch: Any, tokens: int | None, *, clean: bool) -> float | None:
         """One training step; its FLOPs, None where they are not known."""
         flops = self._user_flops(batch)
-        result = None if self.count is None else self.count.result
+        result = self._result_used = None if self.count is None else self.count.result
         if result is not None and result.flops is not None:
             if self._counted_tokens is None:
                 self._counted_tokens = tokens or 0
@@ -77,9 +79,18 @@ class FlopMeter:
             flops = self._scaled(result.flops, tokens)
         elif flops is not None and self._peak is None:
             self._peak = self._find_peak()
-        for sums in (self._all, self._clean) if clean else (self._all,):
-            sums.add(flops, tokens)
+        self.add_again(flops, tokens, num_steps=1, clean=clean)
         return flops
+
+    def add_again(self, flops: float | None, tokens: int | None, *, num_steps: int, clean: bool) -> None:
+        """More steps that cost what :meth:`add` gave for one with as many ``tokens``."""
+        for sums in (self._all, self._clean) if clean else (self._all,):
+            sums.add(flops, tokens, num_steps)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether another batch with as many tokens as the last one costs the same."""
+        return not callable(self._user) and (self.count is None or self.count.result is self._result_used)
 
     @property
     def peak_flops_per_s(self) -> float | None:
@@ -171,10 +182,10 @@ class _Sums:
     flops: float | None = 0.0
     tokens: int | None = 0
 
-    def add(self, flops: float | None, tokens: int | None) -> None:
-        self.num_steps += 1
-        self.flops = None if flops is None or self.flops is None else self.flops + flops
-        self.tokens = None if tokens is None or self.tokens is None else self.tokens + tokens
+    def add(self, flops: float | None, tokens: int | None, num_steps: int) -> None:
+        self.num_steps += num_steps
+        self.flops = None if flops is None or self.flops is None else self.flops + flops * num_steps
+        self.tokens = None if tokens is None or self.tokens is None else self.tokens + tokens * num_steps
 
 
 def module_flops(module: Any) -> UserFlops | None:

@@ -12,12 +12,16 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from lightning_perfwatch.counts import Counted, Interval
 from lightning_perfwatch.live.batch import Amounts, BatchCounter
 from lightning_perfwatch.live.clock import Device
 from lightning_perfwatch.live.flop_meter import FlopMeter
 from lightning_perfwatch.live.metrics import MetricRow, RowSums
 from lightning_perfwatch.live.schedule import Action, Schedule
+from lightning_perfwatch.live.stopwatch import Nanoseconds
 from lightning_perfwatch.live.throughput import Throughput
 from lightning_perfwatch.live.totals import RunTotals
 
@@ -25,6 +29,24 @@ log = logging.getLogger(__name__)
 
 _NO_WAIT_S = 20e-6  # what a synchronisation takes at most on a device that has nothing to do
 _LONG_GAP_S = 100e-6
+
+
+class _Run:
+    """Steps that followed each other and count alike, so that most of them are told by a number."""
+
+    __slots__ = ("amounts", "clean", "flops", "is_begun", "num_steps")
+
+    def __init__(self, amounts: Amounts, clean: bool) -> None:
+        self.amounts = amounts
+        self.clean = clean
+        self.flops: float | None = None  # of one step
+        self.num_steps = 1  # whose times are still to be added
+        self.is_begun = False  # whether the times of its first step are added
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of one step; None also where they lie on the device, since they are not read here."""
+        return self.amounts.tokens if isinstance(self.amounts.tokens, int) else None
 
 
 class Meter:
@@ -63,7 +85,7 @@ class Meter:
         self._flops = flops
         self._throughput = Throughput()
         self._row = RowSums(trainer.world_size)
-        self._ended: deque[tuple[Amounts, bool, float | None]] = deque()  # steps whose times are still to be added
+        self._runs: deque[_Run] = deque()  # of steps whose times are still to be added
         self._is_open_clean = True
         self._is_due = False
         self._next_is_clean = False  # the first step
@@ -83,11 +105,12 @@ class Meter:
         """
         self._ended_ns = perf_counter_ns()
         amounts = self._counter.count(batch)
-        if amounts.tokens is None and not self._unknown_said:
-            self._say_unknown(batch)
         clean = not is_disturbed and self._next_is_clean
-        tokens = amounts.tokens if isinstance(amounts.tokens, int) else None  # on the device: not read here
-        self._ended.append((amounts, clean, self._flops.add(batch, tokens, clean=clean)))
+        run = self._runs[-1] if self._runs else None
+        if run is not None and run.amounts is amounts and run.clean is clean and self._flops.is_settled:
+            run.num_steps += 1
+        else:
+            self._begin_run(batch, amounts, clean)
         self._is_open_clean = self._is_open_clean and clean
         self._is_due = self._is_row_due(row_stride)
         if step + 1 >= self._unchanged_until:
@@ -96,16 +119,36 @@ class Meter:
         next_is_clean = not is_disturbed and self._next_is_clean
         return self._is_due or next_is_clean is not self._is_open_clean or self._ends_epoch()
 
-    def add(self, phases_ns: list[int], *, is_pure: bool) -> None:
-        """The times of the first step that has ended and has none yet, by phase.
+    def add(self, phases_ns: Nanoseconds, are_pure: npt.NDArray[np.bool_]) -> None:
+        """The times of the first steps that have ended and have none yet, by phase, shape (steps, phases).
 
-        ``is_pure`` says that hardly anything but the step lies between its ends.
+        ``are_pure`` says of each step that hardly anything but the step lies between its ends.
         """
-        amounts, clean, flops = self._ended.popleft()
-        # While something else was timed, the device may have worked on steps of this interval.
-        clean = clean and (is_pure or not self._device.is_asynchronous or self._throughput.num_steps == 0)
-        self._throughput.add(sum(phases_ns) / 1e9, *amounts, clean=clean)
-        self._row.add(phases_ns, flops)
+        first = 0
+        while first < len(phases_ns):
+            run = self._runs[0]
+            num_steps = min(run.num_steps, len(phases_ns) - first)
+            steps = slice(first, first + num_steps)
+            self._add_alike(run, phases_ns[steps], are_pure[steps])
+            first += num_steps
+            run.num_steps -= num_steps
+            if run.num_steps == 0:
+                self._runs.popleft()
+
+    def _add_alike(self, run: _Run, phases_ns: Nanoseconds, are_pure: npt.NDArray[np.bool_]) -> None:
+        """Steps of one run."""
+        num_steps, clean = len(phases_ns), run.clean
+        if clean and self._device.is_asynchronous:
+            # While something else was timed, the device may have worked on steps of this interval.
+            first = 1 if self._throughput.num_steps == 0 else 0
+            clean = bool(are_pure[first:].all())
+        by_phase_ns = phases_ns.sum(axis=0).tolist()
+        self._throughput.add(sum(by_phase_ns) / 1e9, *run.amounts, num_steps=num_steps, clean=clean)
+        self._row.add(by_phase_ns, None if run.flops is None else run.flops * num_steps)
+        num_again = num_steps if run.is_begun else num_steps - 1  # the meter of FLOPs has had the first one
+        run.is_begun = True
+        if num_again:
+            self._flops.add_again(run.flops, run.tokens, num_steps=num_again, clean=run.clean)
 
     def wait(self) -> float:
         """Wait for the device at the edge of an interval; the seconds that its work still took after the last step.
@@ -113,7 +156,7 @@ class Meter:
         A device that is still busy at the edge was so ever since the step ended. One that is not had finished somewhen
         between, so if that was long, the interval is none to be judged.
         """
-        if self._throughput.num_steps == 0 and not self._ended:
+        if self._throughput.num_steps == 0 and not self._runs:
             return 0.0
         with self._edge:
             wait_s = self._device.synchronize()
@@ -149,6 +192,13 @@ class Meter:
             nonpadding_by=self._counter.nonpadding_by,
         )
         return replace(counted, in_all=self._totals.add(counted))
+
+    def _begin_run(self, batch: Any, amounts: Amounts, clean: bool) -> None:
+        if amounts.tokens is None and not self._unknown_said:
+            self._say_unknown(batch)
+        run = _Run(amounts, clean)
+        run.flops = self._flops.add(batch, run.tokens, clean=clean)
+        self._runs.append(run)
 
     def _is_clean(self, step: int) -> bool:
         """Whether the throughput of this step is the run's own."""

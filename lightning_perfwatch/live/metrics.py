@@ -57,7 +57,7 @@ class RowSums:
         self._intervals: list[Interval] = []
 
     def add(self, phases_ns: list[int], flops: float | None = None) -> None:
-        """One step; ``flops`` are the model's own, on this process's device."""
+        """Some steps; ``flops`` are the model's own of all of them, on this process's device."""
         self._phases_ns = [total + spent for total, spent in zip(self._phases_ns, phases_ns, strict=True)]
         self._flops = None if flops is None or self._flops is None else self._flops + flops
 

@@ -22,18 +22,19 @@ class Tally:
         self._sum: int | None = 0
         self._on_device: dict[torch.device, torch.Tensor] = {}
 
-    def add(self, count: Count) -> None:
-        """One more count."""
+    def add(self, count: Count, times: int = 1) -> None:
+        """One more count, or the same one several ``times``."""
         if self._sum is None:
             return
         if count is None:
             self._sum = None
             self._on_device.clear()
         elif isinstance(count, int):
-            self._sum += count
+            self._sum += count * times
         else:
             known = self._on_device.get(count.device)
             count = count.detach().reshape(())
+            count = count if times == 1 else count * times
             # never in place: a count may be a view into the user's batch
             self._on_device[count.device] = count + 0 if known is None else known + count
 

@@ -32,14 +32,21 @@ class Throughput:
         self._duration_s = 0.0
 
     def add(
-        self, step_s: float, samples: int | None, tokens: Count, nonpadding: Count = None, *, clean: bool = True
+        self,
+        steps_s: float,
+        samples: int | None,
+        tokens: Count,
+        nonpadding: Count = None,
+        *,
+        num_steps: int = 1,
+        clean: bool = True,
     ) -> None:
-        """One training step of ``step_s`` seconds; unknown amounts make the sums they enter unknown."""
-        self._num_batches += 1
-        self.num_steps += 1
-        self._duration_s += step_s
+        """Steps of ``steps_s`` seconds in all, each with these amounts; unknown ones make their sums unknown."""
+        self._num_batches += num_steps
+        self.num_steps += num_steps
+        self._duration_s += steps_s
         for tally, count in zip(self._counts, (samples, tokens, nonpadding), strict=True):
-            tally.add(count)
+            tally.add(count, num_steps)
         self.is_clean = self.is_clean and clean
 
     def add_wait(self, wait_s: float) -> None:

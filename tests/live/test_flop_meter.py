@@ -51,6 +51,30 @@ def test_a_counted_batch_stands_for_all_of_its_length() -> None:
     assert one.notes() == []
 
 
+def test_steps_that_cost_the_same_may_be_added_at_once() -> None:
+    at_once, one_by_one = (meter(counted=StepFlops(6e12, "bf16")) for _ in range(2))
+    for one in (at_once, one_by_one):
+        one.add(None, 100, clean=True)
+    at_once.add_again(at_once.add(None, 300, clean=True), 300, num_steps=4, clean=True)
+    for _ in range(5):
+        one_by_one.add(None, 300, clean=True)
+
+    assert at_once.flops() == one_by_one.flops()
+
+
+def test_what_a_batch_costs_is_settled_until_a_count_comes_and_never_by_a_function() -> None:
+    counting, by_function, by_figure = meter(), meter(lambda batch: 1e9), meter(5e12)
+    for one in (counting, by_function, by_figure):
+        one.add(None, 100, clean=True)
+    assert [one.is_settled for one in (counting, by_function, by_figure)] == [True, False, True]
+
+    assert counting.count is not None
+    counting.count.result = StepFlops(6e12, "bf16")
+    assert not counting.is_settled
+    counting.add(None, 100, clean=True)
+    assert counting.is_settled
+
+
 def test_longer_batches_cost_more_in_proportion_to_their_tokens() -> None:
     one = meter(counted=StepFlops(6e12, "bf16"))
 

@@ -33,6 +33,13 @@ def test_the_sum_of_numbers_wherever_they_lie(counts: tuple[Any, ...], total: in
     assert tally_of(*counts).take() == total
 
 
+@pytest.mark.parametrize("count", [3, None, torch.tensor(3), torch.tensor([2.0])])
+def test_one_count_several_times_is_that_many_counts(count: Any) -> None:
+    tally = Tally()
+    tally.add(count, 3)
+    assert tally.take() == tally_of(count, count, count).take()
+
+
 def test_each_sum_begins_anew_also_after_an_unknown_one() -> None:
     tally = tally_of(1, None, torch.tensor(5))
     assert tally.take() is None

@@ -28,6 +28,17 @@ def test_an_interval_holds_its_steps_and_the_wait_at_its_edge() -> None:
     assert throughput.close() == Interval(2, 1, 1.0, samples=1, tokens=1, clean=True)
 
 
+@pytest.mark.parametrize("amounts", [(4, 64, None), (4, None, None), (2, 8, 5)])
+def test_steps_that_count_alike_may_be_added_at_once(amounts: tuple[int | None, ...]) -> None:
+    at_once, one_by_one = Throughput(), Throughput()
+    at_once.add(0.75, *amounts, num_steps=3)
+    for _ in range(3):
+        one_by_one.add(0.25, *amounts)
+
+    assert at_once.close() == one_by_one.close()
+    assert at_once.counted(3, 0) == one_by_one.counted(3, 0)
+
+
 def test_one_step_that_is_not_clean_spoils_its_interval_and_no_other() -> None:
     throughput = Throughput()
     cleanliness = []
