@@ -86,7 +86,7 @@ def _device(trace: Trace, index: int, window: Window, counted: Bools) -> DeviceB
     overlapping = (kernels.start_us < window.end_us) & (kernels.end_us > window.start_us)
     sizes_us = kernels.dur_us[overlapping]
     busy = clip(times.busy, window.start_us, window.end_us)
-    causes = idle_causes(trace, trace.work_of(index), window)
+    causes = idle_causes(trace, index, window)
     return DeviceBreakdown(
         index=index,
         name=trace.device_name(index),

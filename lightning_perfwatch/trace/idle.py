@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightning_perfwatch.trace.columns import Bools, DeviceSpans, Ints
+from lightning_perfwatch.trace.columns import Bools, Ints
 from lightning_perfwatch.trace.intervals import Floats, covered_before, intersect, pairs, subtract, union
 from lightning_perfwatch.trace.trace import Trace, once
 from lightning_perfwatch.trace.window import Window
@@ -55,8 +55,8 @@ class Gaps:
         return Gaps(**{key: column[rows] for key, column in vars(self).items()})
 
 
-def idle_causes(trace: Trace, work: DeviceSpans, window: Window) -> IdleCauses | None:
-    """Give out each gap of the device that did `work`; None where the trace has no host calls.
+def idle_causes(trace: Trace, device: int, window: Window) -> IdleCauses | None:
+    """Give out each gap of the device with this index; None where the trace has no host calls.
 
     The time under the data loader goes to the data. The rest of a gap is the host's fault only where the work
     that ends it was launched late, and until shortly after that; queued work waited for something on the device.
@@ -70,10 +70,10 @@ def idle_causes(trace: Trace, work: DeviceSpans, window: Window) -> IdleCauses |
     """
     if len(trace.runtime) == 0:
         return None
-    return _causes(trace, find_gaps(trace, work, window), window)
+    return _causes(trace, device, window)
 
 
-def idle_in_spans(trace: Trace, work: DeviceSpans, window: Window, start: Floats, end: Floats) -> IdleCauses | None:
+def idle_in_spans(trace: Trace, device: int, window: Window, start: Floats, end: Floats) -> IdleCauses | None:
     """The same for each of the disjoint spans [start, end) inside the window, in order of time.
 
     What a gap across the edge of a span has of waiting for data and of stalls lies on its side of the edge;
@@ -81,8 +81,7 @@ def idle_in_spans(trace: Trace, work: DeviceSpans, window: Window, start: Floats
     """
     if len(trace.runtime) == 0:
         return None
-    gaps = find_gaps(trace, work, window)
-    whole = _causes(trace, gaps, window)
+    gaps, whole = find_gaps(trace, device, window), _causes(trace, device, window)
     span = _holding(start, end, gaps.start)
     is_inside = span >= 0
     is_inside[is_inside] = gaps.end[is_inside] <= end[span[is_inside]]
@@ -113,8 +112,9 @@ def _split(trace: Trace, window: Window, gaps: Gaps, whole: IdleCauses, start: F
 
 
 @once
-def _causes(trace: Trace, gaps: Gaps, window: Window) -> IdleCauses:
-    """The causes of each gap."""
+def _causes(trace: Trace, device: int, window: Window) -> IdleCauses:
+    """The causes of each gap of `find_gaps`."""
+    gaps = find_gaps(trace, device, window)
     length = gaps.end - gaps.start
     data = _covered(trace.dataloader.intervals, gaps.start, gaps.end)
     held = _covered(trace.syncs.intervals, _launch_before(trace, gaps.launched), gaps.launched)
@@ -141,8 +141,9 @@ def _holding(start: Floats, end: Floats, times: Floats) -> Ints:
 
 
 @once
-def find_gaps(trace: Trace, work: DeviceSpans, window: Window) -> Gaps:
-    """The idle times of the device that did `work`, in order of time (`Trace.work_of`), inside the window."""
+def find_gaps(trace: Trace, device: int, window: Window) -> Gaps:
+    """The idle times of a device inside the window."""
+    work = trace.work_of(device)
     rows = trace.launches(work)
     known = rows >= 0
     launched = np.where(known, trace.runtime.start_us[rows], np.nan)
@@ -175,7 +176,7 @@ def idle_stalls(trace: Trace, device: int, window: Window) -> Floats:
     """Where such a stall leaves the device idle: it had run dry, and the work that ends this came late."""
     if len(trace.runtime) == 0:
         return np.empty((0, 2))
-    gaps = find_gaps(trace, trace.work_of(device), window)
+    gaps = find_gaps(trace, device, window)
     return intersect(stalls(trace, window), pairs(gaps.start, gaps.late_until))
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from lightning_perfwatch.trace.columns import DeviceSpans, Ints
-from lightning_perfwatch.trace.device_times import device_times as times_of
+from lightning_perfwatch.trace.columns import Ints
+from lightning_perfwatch.trace.device_times import device_times
 from lightning_perfwatch.trace.idle import idle_in_spans
 from lightning_perfwatch.trace.intervals import Floats, covered_before
 from lightning_perfwatch.trace.trace import Trace
@@ -68,15 +68,14 @@ def step_breakdowns(trace: Trace) -> tuple[StepBreakdown, ...]:
 
 
 def _of_device(trace: Trace, index: int) -> StepBreakdown:
-    work = trace.work_of(index)
-    start, end = device_steps(trace, work, index)
-    times = times_of(trace, index)
+    start, end = device_steps(trace, index)
+    times = device_times(trace, index)
 
     def inside(intervals: Floats) -> Floats:
         return covered_before(intervals, end) - covered_before(intervals, start)
 
     busy_us, compute_us, exposed_us = inside(times.busy), inside(times.compute), inside(times.exposed)
-    idle = idle_in_spans(trace, work, window_of(trace), start, end)
+    idle = idle_in_spans(trace, index, window_of(trace), start, end)
     return StepBreakdown(
         device=index,
         numbers=trace.steps.numbers,
@@ -97,9 +96,9 @@ def _of_device(trace: Trace, index: int) -> StepBreakdown:
     )
 
 
-def device_steps(trace: Trace, work: DeviceSpans, index: int) -> tuple[Floats, Floats]:
-    """Where the steps begin and end on the device that did `work`, as `StepBreakdown` says."""
-    launched, done = _launches(trace, work, index)
+def device_steps(trace: Trace, index: int) -> tuple[Floats, Floats]:
+    """Where the steps begin and end on a device, as `StepBreakdown` says."""
+    launched, done = _launches(trace, index)
     order = np.argsort(launched, kind="stable")
     launched = launched[order]
     done = np.maximum.accumulate(np.append(-np.inf, done[order]))
@@ -111,8 +110,9 @@ def device_steps(trace: Trace, work: DeviceSpans, index: int) -> tuple[Floats, F
     return finished(trace.steps.start_us), finished(trace.steps.end_us)
 
 
-def _launches(trace: Trace, work: DeviceSpans, index: int) -> tuple[Floats, Floats]:
+def _launches(trace: Trace, index: int) -> tuple[Floats, Floats]:
     """When the host launched each work, and when that was done."""
+    work = trace.work_of(index)
     launched = trace.launched_us(work)
     known = ~np.isnan(launched)
     if not known.any():

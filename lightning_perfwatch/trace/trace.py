@@ -176,7 +176,7 @@ class Trace:
         Work launched before the recording has none; a graph launch starts many kernels; a correlation id that
         several calls share belongs to the first of them.
         """
-        return _launches(self, work)
+        return self.call_of.rows(work.correlation)
 
     def launching_ops(self, work: DeviceSpans) -> Ints:
         """For each row of device work the row in `ops` that launched it, or -1 where that is not known.
@@ -192,7 +192,11 @@ class Trace:
 
     @cached_property
     def _ops_of_calls(self) -> Ints:
-        return enclosing(self.ops, self.runtime.tid, self.runtime.start_us, self.op_parents)
+        return self.ops_of(self.runtime)
+
+    def ops_of(self, spans: Spans) -> Ints:
+        """For each host event the row in `ops` of the innermost operator that it began in, on its thread, or -1."""
+        return enclosing(self.ops, spans.tid, spans.start_us, self.op_parents)
 
     @cached_property
     def modules(self) -> Modules:
@@ -220,7 +224,10 @@ class Trace:
 
 
 def once(function: Callable[Concatenate[Trace, ArgsT], ResultT]) -> Callable[Concatenate[Trace, ArgsT], ResultT]:
-    """Work `function` out once for a trace and equal (for columns: the same) arguments; the trace keeps the result."""
+    """Work `function` out once for a trace and equal arguments; the trace keeps them and the result.
+
+    So arguments are plain values, as a device's index: columns that were made for one question would all be kept.
+    """
 
     @wraps(function)
     def kept(trace: Trace, /, *args: ArgsT.args, **kwargs: ArgsT.kwargs) -> ResultT:
@@ -237,10 +244,3 @@ def once(function: Callable[Concatenate[Trace, ArgsT], ResultT]) -> Callable[Con
 def _work_of(trace: Trace, device: int) -> DeviceSpans:
     work = trace.device_work.take(trace.device_work.device == device)
     return work.take(np.argsort(work.start_us, kind="stable"))
-
-
-@once
-def _launches(trace: Trace, work: DeviceSpans) -> Ints:
-    rows = trace.call_of.rows(work.correlation)
-    rows.flags.writeable = False
-    return rows

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_perfwatch.trace.columns import Ints
-from lightning_perfwatch.trace.nesting import enclosing
 from lightning_perfwatch.trace.places import CodePlace, code_place
 from lightning_perfwatch.trace.trace import Trace
 
@@ -37,7 +36,7 @@ def waits_in_steps(trace: Trace) -> Waits | None:
         syncs, step = syncs.take(step >= 0), step[step >= 0]
     if len(syncs) == 0:
         return None
-    rows = enclosing(trace.ops, syncs.tid, syncs.start_us)
+    rows = trace.ops_of(syncs)
     num_waits = _num_waits(rows)
     length_us = float(trace.steps.dur_us.sum()) if len(trace.steps) else trace.end_us - trace.start_us
     return Waits(
