@@ -13,7 +13,8 @@ class Interval:
     """Some steps measured between two synchronisations of the device; only time spent on training counts.
 
     ``clean`` is False when the interval holds first, audited or profiled steps. ``tokens`` (padding included),
-    ``nonpadding_tokens`` and ``samples`` are None where they can't be told.
+    ``nonpadding_tokens`` and ``samples`` are None where they can't be told. ``end_s`` is when it ended, in seconds of
+    wall clock since the first step began.
     """
 
     last_step: int
@@ -23,6 +24,7 @@ class Interval:
     tokens: int | None
     clean: bool = True
     nonpadding_tokens: int | None = None
+    end_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from lightning_perfwatch.measurements import (
     HookTime,
     LoaderInfo,
     LoadProbe,
+    Mark,
     Overhead,
     Pauses,
     RankSummary,
@@ -45,6 +46,7 @@ class Evidence:
     ``wall_s`` says where the wall clock went, in seconds, from the setup of the fit to the end of its training:
     ``setup`` (all that comes before the first step), ``sanity_check``, ``training`` (its steps), ``validation``,
     ``checkpoint``, ``epoch_start``, ``capture`` (PerfWatch's own profiler) and ``other`` (what follows the last step).
+    ``marks`` are the newest of each kind, in their order.
     ``missing`` gives, for a field that is None, the reason in one clause.
     """
 
@@ -64,6 +66,7 @@ class Evidence:
     gc: tuple[GcPauses, ...] | None = None
     compilations: tuple[Compilation, ...] | None = None
     pauses: Pauses | None = None
+    marks: tuple[Mark, ...] | None = None
     notes: tuple[str, ...] = ()
     settings: Settings | None = None
     resources: Resources | None = None

@@ -221,6 +221,29 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """Something that lies in the run beside its steps: a profiled ``window``, a ``validation`` or a ``checkpoint``.
+
+    ``step`` is the first training step at or after its begin, ``begin_s`` seconds of wall clock since the first step
+    began.
+    """
+
+    kind: str
+    step: int
+    begin_s: float
+    duration_s: float
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Lines of a source file around a place; the first of ``lines`` is line ``first_line`` of the file."""
+
+    file: str
+    first_line: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Overhead:
     """What PerfWatch itself cost this process, in seconds.
 

@@ -19,6 +19,8 @@ from lightning_perfwatch.finding import Finding
 from lightning_perfwatch.measurements import (
     PHASES,
     EpochStart,
+    Excerpt,
+    Mark,
     Overhead,
     RankSummary,
     RunInfo,
@@ -32,6 +34,7 @@ from lightning_perfwatch.trace import (
     DeviceStep,
     HostStep,
     OpTotal,
+    Timeline,
     device_steps,
     host_steps,
     top_ops,
@@ -90,7 +93,8 @@ class Report:
     """A finished analysis; see :func:`to_json` for its stored form.
 
     ``directory`` is the run directory; a report of traces alone has ``source`` instead, the file that it shows.
-    ``host_steps`` and ``device_steps`` are the single complete steps of the trace.
+    ``host_steps`` and ``device_steps`` are the single complete steps of the trace, ``timeline`` is the one of median
+    length, event by event. ``excerpts`` holds the code around the places that findings name, by ``file:line``.
     """
 
     run: RunInfo | None = None
@@ -114,6 +118,9 @@ class Report:
     device_steps: tuple[DeviceStep, ...] = ()
     directory: str | None = None
     source: str | None = None
+    marks: tuple[Mark, ...] = ()
+    timeline: Timeline | None = None
+    excerpts: dict[str, Excerpt] = field(default_factory=dict)
 
     @classmethod
     def of(

@@ -26,6 +26,7 @@ from lightning_perfwatch.trace.reader import TraceError, read_trace
 from lightning_perfwatch.trace.reserving import Reserving, reserving_in_steps
 from lightning_perfwatch.trace.step_breakdown import StepBreakdown, step_breakdowns
 from lightning_perfwatch.trace.step_rows import DeviceStep, HostStep, device_steps, host_steps
+from lightning_perfwatch.trace.timeline import Lane, Timeline
 from lightning_perfwatch.trace.trace import Trace
 from lightning_perfwatch.trace.waiting import Waits, waits_in_steps
 from lightning_perfwatch.trace.window import window_of
@@ -41,6 +42,7 @@ __all__ = [
     "HostBreakdown",
     "HostExchange",
     "HostStep",
+    "Lane",
     "Launches",
     "LoneStep",
     "Loops",
@@ -48,6 +50,7 @@ __all__ = [
     "OpTotal",
     "Reserving",
     "StepBreakdown",
+    "Timeline",
     "Trace",
     "TraceError",
     "Waits",
