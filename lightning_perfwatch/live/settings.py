@@ -45,7 +45,7 @@ def describe_settings(trainer: Any, module: Any) -> Settings:
         num_convolutions=len(convolutions),
         channels_last=_told(lambda: _channels_last(convolutions)),
         num_threads=_told(torch.get_num_threads),
-        cpu_bf16=_told(_cpu_bf16),
+        cpu_bf16=_told(cpu_bf16),
         device_capability=_told(_device_capability),
     )
 
@@ -119,7 +119,8 @@ def _channels_last(convolutions: Sequence[nn.Module]) -> bool | None:
     return 2 * sum(told) > len(told) if told else None
 
 
-def _cpu_bf16() -> str | None:
+def cpu_bf16() -> str | None:
+    """The instructions by which this CPU multiplies bfloat16 in hardware; None if it does not."""
     if torch.cpu._is_amx_tile_supported():
         return "amx"
     return "avx512_bf16" if torch.cpu._is_avx512_bf16_supported() else None

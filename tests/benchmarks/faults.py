@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from lightning_perfwatch.live.settings import cpu_bf16
 from tests.benchmarks.measuring import Figure, interleaved, say, say_figures, say_table
 from tests.faults import gains, judging, side_by_side
 from tests.faults.case import Case, Recording, unknown_rules
@@ -41,6 +42,8 @@ def not_runnable(case: Case) -> str | None:
     """Why this machine can't run the case, if it can't."""
     if case.needs_compiler and not any(map(shutil.which, ("g++", "clang++", "c++"))):
         return "torch.compile needs a C++ compiler, and there is none"
+    if case.needs_bf16 and cpu_bf16() is None:
+        return "this CPU does not multiply bfloat16 in hardware"
     return None
 
 

@@ -25,6 +25,7 @@ class Case:
         cpus: how many CPUs the run may use; None for all.
         is_outside: the fault costs time outside of the training steps, so it shows in the wall clock only.
         needs_compiler: the run compiles C++.
+        needs_bf16: the fault is one only on a CPU that multiplies bfloat16 in hardware.
         is_quick: one of the few for a short look.
     """
 
@@ -36,6 +37,7 @@ class Case:
     cpus: int | None = None
     is_outside: bool = False
     needs_compiler: bool = False
+    needs_bf16: bool = False
     is_quick: bool = False
 
 

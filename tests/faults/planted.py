@@ -143,6 +143,7 @@ COMPUTING = (
         "experiment=full_precision_matmul",
         "full-precision-matmul",
         fix="trainer.precision=bf16-mixed",
+        needs_bf16=True,
     ),
 )
 
