@@ -30,5 +30,5 @@ HEALTHY = (
     Case("classifier, pictures in memory", f"{_CLASSIFIER} ++data.in_memory=true data.num_workers=0"),
     Case("gan", _GAN),
     Case("gan, large batches", f"{_GAN} data.batch_size=64"),
-    Case("gan, one worker", f"{_GAN} ++data.num_workers=1 data.batch_size=64"),
+    Case("gan, one worker", f"{_GAN} data.num_workers=1 data.batch_size=64"),
 )

@@ -4,9 +4,11 @@ All of them, with their targets: ``python -m tests.benchmarks.faults``.
 """
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_dir
 
 from lightning_perfwatch.rules import all_rules
 from lightning_perfwatch.rules.memory_growth import MemoryGrowth
@@ -48,6 +50,13 @@ def test_healthy_cases_name_no_rule_and_planted_ones_name_one() -> None:
 
 def test_every_rule_that_a_case_names_exists() -> None:
     assert unknown_rules((*CASES, *RECORDINGS)) == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_example_knows_every_setting_of_a_case_and_of_its_fix(case: Case) -> None:
+    with initialize_config_dir(str(ROOT / "configs"), version_base="1.3"):
+        for arguments in (case.arguments, f"{case.arguments} {case.fix or ''}"):
+            assert compose("train", overrides=shlex.split(arguments))
 
 
 def test_every_rule_that_a_cpu_can_show_has_a_case_and_an_experiment() -> None:
