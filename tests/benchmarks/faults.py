@@ -1,6 +1,6 @@
 """How well faults are found: the table of the fault suite, what its gains are worth, and other tools beside it.
 
-``python -m tests.benchmarks.faults [--quick] [--only NAME] [--jobs N] [--gains] [--python PATH]`` prints them and ends
+``python -m tests.benchmarks.faults [--quick] [--only NAME] [--gains | --gains-only] [--python PATH]`` prints them and ends
 with status 1 if a target is missed. Owns the command and its tables. ``--quick`` takes a few runs only, and their
 figures decide nothing but whether all of it runs.
 """
@@ -156,6 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", metavar="NAME", help="cases of this rule, or with this in their name")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time; more than one disturb each other")
     parser.add_argument("--gains", action="store_true", help="run the fixed variants too, and compare the gains")
+    parser.add_argument("--gains-only", action="store_true", help="nothing but the gains")
     parser.add_argument("--rounds", type=int, default=_NUM_ROUNDS, help="runs of each variant for --gains")
     parser.add_argument(
         "--python", metavar="PATH", help="interpreter with other tools, to ask them about the same runs"
@@ -184,27 +185,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(cases: Sequence[Case], traces: Sequence[Recording], folder: Path, options: argparse.Namespace) -> int:
+    scores = [] if options.gains_only else _runs(cases, traces, folder, options)
+    if options.gains or options.gains_only:
+        say("Gains")
+        scores += gains.figures(checked_gains(cases, folder, options.rounds), 0 if options.only else _NUM_GAINS)
+        say()
+    say_figures(scores)
+    return 0 if options.quick or all(score.is_reached for score in scores) else 1
+
+
+def _runs(
+    cases: Sequence[Case], traces: Sequence[Recording], folder: Path, options: argparse.Namespace
+) -> list[Figure]:
     say("Runs")
     verdicts, outcomes = suite(cases, folder, options.jobs)
     verdicts += recorded(traces)
     say()
     say_by_rule(verdicts)
-    scores: list[Figure] = judging.figures(verdicts)
-    if options.gains:
-        say()
-        say("Gains")
-        scores += gains.figures(checked_gains(cases, folder, options.rounds), 0 if options.only else _NUM_GAINS)
+    say()
     if options.python:
-        say()
         say("Other tools on the same runs, asked for the same causes")
         shown = [(case, trace) for case in cases if (trace := outcomes[case.name].trace) is not None]
         say_table(
             ("tool", "faults named", "false alarms", "unreadable"),
             [_own_row(verdicts), *side_by_side.rows(options.python, shown)],
         )
-    say()
-    say_figures(scores)
-    return 0 if options.quick or all(score.is_reached for score in scores) else 1
+        say()
+    return judging.figures(verdicts)
 
 
 if __name__ == "__main__":
