@@ -1,7 +1,7 @@
 """How well faults are found: the table of the fault suite, what its gains are worth, and other tools beside it.
 
-``python -m tests.benchmarks.faults [--quick] [--only NAME] [--gains | --gains-only] [--python PATH]`` prints them and ends
-with status 1 if a target is missed. Owns the command and its tables. ``--quick`` takes a few runs only, and their
+``python -m tests.benchmarks.faults [--quick] [--only NAME] [--gains | --gains-only] [--python PATH]`` prints them and
+ends with status 1 if a target is missed. Owns the command and its tables. ``--quick`` takes a few runs only, and their
 figures decide nothing but whether all of it runs.
 """
 
