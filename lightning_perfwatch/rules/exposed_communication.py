@@ -23,15 +23,16 @@ class ExposedCommunication(Rule):
     step longer on every rank. The kernel on a rank that is early also waits for the last one to come.
 
     How it is measured: the union of communication kernels minus the union of all other kernels, in the window of the
-    trace, on the device where that is most. In a trace without a device, the median over its steps of the time up to
-    the end of each exchange in which no operator runs on the threads that train. Where the traces or summaries of
+    trace, on the device where that is most. In a trace without a device, the lower quartile over its steps of the time
+    up to the end of each exchange in which no operator runs on the threads that train: what comes and goes is a
+    process that the system displaced, not the exchange. Where the traces or summaries of
     several ranks show that one of them is late, that is the cause and is reported instead (``straggler-rank``).
 
     Fix: larger batches or ``accumulate_grad_batches``; ``gradient_as_bucket_view=True`` and a larger
     ``bucket_cap_mb`` in ``DDPStrategy``; gradients in bf16 (``ddp_comm_hook``); fewer, larger collectives.
 
-    Silent when: that is under 5 % of the step, or without a device under 10 %: there a rank that the system displaces
-    from its CPU for a moment makes all others wait.
+    Silent when: that is under 5 % of the step, or without a device under 10 %: there ranks that share a machine are
+    never quite together.
     """
 
     warning_share: float = 0.05

@@ -14,6 +14,7 @@ _OPTIMIZER = "Optimizer.step#"
 _HOST_EXCHANGES = ("gloo:", "mpi:", "ucc:")
 _SEARCH = ("torch.distributed.ddp.reducer::search_unused_parameters", "_DDPSink")
 _NO_COMPUTATION = (BACKWARD, "c10d::")
+_IN_EVERY_STEP = 0.25
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,12 @@ def exchanges_in_steps(trace: Trace) -> Exchanges:
 
 @dataclass(frozen=True)
 class HostExchange:
-    """How the host exchanges data with other processes, in the median of the complete steps.
+    """How the host exchanges data with other processes, at the lower quartile of the complete steps.
 
-    `share` is the part of a step (0..1) in which an exchange runs, `exposed_share` that in which the training waits
-    for one: an exchange ends and no operator has begun since a time before, nor is the data loader waited for. `name`
-    is that of the exchange that is waited for longest.
+    What an exchange takes, it takes in every step; what it takes in some steps only is a process that was displaced
+    from its CPU for a while, and for which the others waited. `share` is the part of a step (0..1) in which an exchange
+    runs, `exposed_share` that in which the training waits for one: an exchange ends and no operator has begun since a
+    time before, nor is the data loader waited for. `name` is that of the exchange that is waited for longest.
     """
 
     name: str
@@ -70,7 +72,7 @@ def exchange_on_host(trace: Trace) -> HostExchange | None:
 
     def share(intervals: Floats) -> float:
         covered_us = covered_before(intervals, steps.end_us) - covered_before(intervals, steps.start_us)
-        return float(np.median(covered_us / steps.dur_us))
+        return float(np.quantile(covered_us / steps.dur_us, _IN_EVERY_STEP))
 
     return HostExchange(trace.names[int(np.argmax(waited_us))], share(exchanges.intervals), share(waits))
 

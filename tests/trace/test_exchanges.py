@@ -87,6 +87,13 @@ def test_waiting_for_the_data_loader_is_no_waiting_for_others() -> None:
     assert exposed_share(op(0, 20), gloo(10, 50), fetch(20, 60)) == 0.0
 
 
+def test_what_is_waited_for_in_half_of_the_steps_is_not_the_exchange() -> None:
+    quick = [[step(at, 200 * at, 100), op(200 * at, 20), gloo(200 * at, 25)] for at in (1, 2, 3)]
+    late = [[step(at, 200 * at, 180), op(200 * at, 20), gloo(200 * at, 170)] for at in (4, 5)]
+    found = exchange_on_host(trace(*(event for events in (*quick, *late) for event in events)))
+    assert found is not None and found.exposed_share == pytest.approx(0.05)
+
+
 def test_one_late_step_of_three_is_not_what_the_steps_are_like() -> None:
     quick = [[step(at, 100 * at, 100), op(100 * at, 20), gloo(100 * at, 25)] for at in (1, 2)]
     late = [step(3, 300, 200), op(300, 20), gloo(300, 190)]
