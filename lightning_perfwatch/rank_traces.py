@@ -102,7 +102,7 @@ class RankTraces:
 
     def _merged(self, traces: Sequence[BareTrace], unreadable: Sequence[str]) -> Report:
         ordered = _in_order(traces)
-        first = ordered[0][1].report
+        first = ordered[0][1].whole_report()
         ranks = tuple(summary for summary, _ in ordered)
         together = diagnose(Evidence(ranks=ranks, missing=TRACE_ALONE), self._rules, self._ignore)
         told = settle((*first.findings, *together.findings), self._rules)

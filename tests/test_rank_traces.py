@@ -86,6 +86,8 @@ def test_what_the_first_rank_shows_is_what_it_shows_alone(tmp_path: Path) -> Non
 
     assert both.findings == alone.findings != ()
     assert (both.devices, both.top_ops, both.window_s) == (alone.devices, alone.top_ops, alone.window_s)
+    assert both.timeline == alone.timeline
+    assert both.timeline is not None and both.timeline.step == 3
 
 
 @dataclass(frozen=True)
