@@ -28,12 +28,11 @@ from lightning_perfwatch.measurements import (
     RankSummary,
     RunInfo,
     StepTimes,
-    SyncSite,
-    SyncSites,
     Window,
 )
 from lightning_perfwatch.resources import Resources
 from lightning_perfwatch.settings import Settings
+from lightning_perfwatch.sync_sites import SyncSite, SyncSites
 from lightning_perfwatch.trace import Breakdown, OpCosts, Trace, breakdown, op_costs
 
 SCHEMA_VERSION = 1

@@ -25,10 +25,10 @@ from lightning_perfwatch.measurements import (
     RankSummary,
     RunInfo,
     StepTimes,
-    SyncSite,
     Window,
 )
 from lightning_perfwatch.rates import Rates
+from lightning_perfwatch.sync_sites import SyncSite
 from lightning_perfwatch.trace import (
     DeviceBreakdown,
     DeviceStep,

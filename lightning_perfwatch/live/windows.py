@@ -19,7 +19,8 @@ from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.syncs import SyncAudit
 from lightning_perfwatch.live.trace_options import TraceOptions
-from lightning_perfwatch.measurements import LoadProbe, SyncSites, Window
+from lightning_perfwatch.measurements import LoadProbe, Window
+from lightning_perfwatch.sync_sites import SyncSites
 
 log = logging.getLogger(__name__)
 

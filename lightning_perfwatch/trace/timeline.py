@@ -82,7 +82,8 @@ class _Rows(NamedTuple):
     end_us: Floats
 
     def take(self, rows: Ints) -> _Rows:
-        return _Rows(*(column[rows] for column in self))
+        """Some of the rows, or all in another order."""
+        return _Rows(**{name: column[rows] for name, column in self._asdict().items()})
 
 
 def timeline(trace: Trace) -> Timeline | None:
@@ -170,7 +171,7 @@ def _overlap(spans: Spans, shown: _Shown) -> Bools:
     """Mask of the events that are at least in part inside, those of no length too."""
     start = spans.start_us
     reaches = start + spans.dur_us > shown.start_us
-    return (start < shown.end_us) & (reaches | (start == shown.start_us))
+    return np.asarray((start < shown.end_us) & (reaches | (start == shown.start_us)), np.bool_)
 
 
 def _lanes(trace: Trace, shown: _Shown, rows: _Rows, names: tuple[str, ...]) -> Iterator[Lane]:
