@@ -155,6 +155,7 @@ class Report:
             device_steps=() if trace is None else device_steps(trace),
             directory=directory,
             source=source,
+            marks=evidence.marks or (),
             timeline=None if trace is None else timeline(trace),
         )
 

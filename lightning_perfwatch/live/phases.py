@@ -23,6 +23,7 @@ from lightning_perfwatch.live.contexts import (
     TransparentContext,
     context_kind,
 )
+from lightning_perfwatch.live.run_marks import VALIDATION, RunMarks
 from lightning_perfwatch.live.stopwatch import Nanoseconds, Stopwatch
 from lightning_perfwatch.measurements import PHASES
 
@@ -102,6 +103,7 @@ class PhaseTimer:
         self._actions = _Actions(self._new_action)
         self.profile = self._actions.__getitem__  # a context for an action's name, without a Python call
         self.watch = Stopwatch()
+        self.marks = RunMarks()
         self.between_epochs = self._new_slot(Meaning(Part.EPOCH_START))
         self.loop = self._new_slot(Meaning(Part.OTHER))
         self.logging = self._new_slot(Meaning(Part.CALLBACKS, LOGGING, "after the batch"))
@@ -125,7 +127,9 @@ class PhaseTimer:
 
     def enter_validation(self) -> None:
         """From here on all is validation, and so is the time since training's last action: the loop set it up."""
-        self.num_validations += not self.watch.is_interrupted
+        if not self.watch.is_interrupted:
+            self.num_validations += 1
+            self.marks.begin(VALIDATION, self.watch.num_ended, self.watch.last_ns)
         self.watch.interrupt()
 
     def leave_validation(self) -> None:
@@ -135,6 +139,15 @@ class PhaseTimer:
             own = {Part.CHECKPOINT: self._checkpoint, Part.EDGE: self.edge.slot}
             for meaning, spent_ns in zip(self.meanings, self.watch.resume(), strict=True):
                 self.watch.ns[own.get(meaning.part, self._validation)] += spent_ns
+            self.marks.end(VALIDATION, self.watch.last_ns)
+
+    def mark_begins(self, kind: str) -> None:
+        """Something begins here that the report marks in the course of the run."""
+        self.marks.begin(kind, self.watch.num_ended, self.watch.lap())
+
+    def mark_ends(self, kind: str) -> None:
+        """It is over; nothing happens where none has begun."""
+        self.marks.end(kind, self.watch.lap())
 
     @property
     def is_training(self) -> bool:

@@ -15,6 +15,7 @@ from lightning_perfwatch.live.capture import Capture, CaptureError
 from lightning_perfwatch.live.loading import LoadWatch
 from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.rivals import another_profiler, profiler_on_thread
+from lightning_perfwatch.live.run_marks import WINDOW
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.syncs import SyncAudit
@@ -162,6 +163,7 @@ class Windows:
         elif step == window.start:
             capture.end_trial(self._trial_steps)
             self._planned = window
+            self._timer.mark_begins(WINDOW)
             self._closing = capture.start(window)
             if self._closing is not None:
                 self._note(self._closing)
@@ -192,6 +194,7 @@ class Windows:
             self._capture.discard()
             return None
         window = self._capture.stop(self._planned, reason or "the run ended inside the window")
+        self._timer.mark_ends(WINDOW)
         self.done.append(window)
         if window.trace is None and window.reason is not None:
             self.notes.append(f"there is no trace: {window.reason}")
@@ -208,6 +211,7 @@ class Windows:
         assert self._capture is not None
         with self._timer.capture:
             window = self._capture.stop(self._planned, reason)
+        self._timer.mark_ends(WINDOW)
         self.done.append(window)
         if window.trace is None and window.reason is not None:
             self.switch_off(f"tracing is off: {window.reason}")
