@@ -15,6 +15,7 @@ from typing import Any
 
 from lightning_perfwatch.diagnosis import diagnose
 from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
+from lightning_perfwatch.excerpts import excerpts
 from lightning_perfwatch.measurements import RankSummary
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.rules import Rule
@@ -55,8 +56,17 @@ def analyze_trace(path: Path, rules: Iterable[Rule], ignore: Iterable[str] = (),
     """
     evidence = Evidence(trace=read_trace(path, num_processes), missing=TRACE_ALONE)
     report = Report.of(evidence, diagnose(evidence, rules, ignore), source=str(path))
+    report = replace(report, excerpts=excerpts(report.findings, _written_at_s(path)))
     rank = _rank(path, evidence.trace)
     return BareTrace(path, rank, report, _summary(path, -1 if rank is None else rank, evidence.breakdown))
+
+
+def _written_at_s(path: Path) -> float | None:
+    """Unix time, in seconds, of the last change to the trace."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
 
 
 def worker_name(path: Path) -> str:
