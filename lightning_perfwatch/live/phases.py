@@ -23,7 +23,7 @@ from lightning_perfwatch.live.contexts import (
     TransparentContext,
     context_kind,
 )
-from lightning_perfwatch.live.run_marks import VALIDATION, RunMarks
+from lightning_perfwatch.live.run_marks import VALIDATION, WINDOW, RunMarks
 from lightning_perfwatch.live.stopwatch import Nanoseconds, Stopwatch
 from lightning_perfwatch.measurements import PHASES
 
@@ -91,6 +91,7 @@ class PhaseTimer:
         self._marks = device
         self.workers_start = workers_start
         self.fetch_observer: FetchObserver | None = None
+        self.window_observer: Callable[[bool], None] | None = None
         self.meanings: list[Meaning] = []
         self.own_slots: set[int] = set()
         self.epoch_starts_ns: deque[tuple[int, int]] = deque(maxlen=MOST_EPOCHS)
@@ -141,13 +142,17 @@ class PhaseTimer:
                 self.watch.ns[own.get(meaning.part, self._validation)] += spent_ns
             self.marks.end(VALIDATION, self.watch.last_ns)
 
-    def mark_begins(self, kind: str) -> None:
-        """Something begins here that the report marks in the course of the run."""
-        self.marks.begin(kind, self.watch.num_ended, self.watch.lap())
+    def window_begins(self) -> None:
+        """From here on a trace is recorded."""
+        self.marks.begin(WINDOW, self.watch.num_ended, self.watch.lap())
+        if self.window_observer is not None:
+            self.window_observer(True)
 
-    def mark_ends(self, kind: str) -> None:
-        """It is over; nothing happens where none has begun."""
-        self.marks.end(kind, self.watch.lap())
+    def window_ends(self) -> None:
+        """It is over, and its trace is written; nothing happens where none has begun."""
+        self.marks.end(WINDOW, self.watch.lap())
+        if self.window_observer is not None:
+            self.window_observer(False)
 
     @property
     def is_training(self) -> bool:

@@ -15,7 +15,6 @@ from lightning_perfwatch.live.capture import Capture, CaptureError
 from lightning_perfwatch.live.loading import LoadWatch
 from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.rivals import another_profiler, profiler_on_thread
-from lightning_perfwatch.live.run_marks import WINDOW
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.syncs import SyncAudit
@@ -163,8 +162,8 @@ class Windows:
         elif step == window.start:
             capture.end_trial(self._trial_steps)
             self._planned = window
-            self._timer.mark_begins(WINDOW)
             self._closing = capture.start(window)
+            self._timer.window_begins()
             if self._closing is not None:
                 self._note(self._closing)
 
@@ -194,7 +193,7 @@ class Windows:
             self._capture.discard()
             return None
         window = self._capture.stop(self._planned, reason or "the run ended inside the window")
-        self._timer.mark_ends(WINDOW)
+        self._timer.window_ends()
         self.done.append(window)
         if window.trace is None and window.reason is not None:
             self.notes.append(f"there is no trace: {window.reason}")
@@ -203,6 +202,7 @@ class Windows:
     def switch_off(self, reason: str) -> None:
         """Record no more, for this reason."""
         self._note(reason)
+        self._timer.window_ends()
         if self._capture is not None:
             self._capture.discard()
         self._capture = None
@@ -211,7 +211,7 @@ class Windows:
         assert self._capture is not None
         with self._timer.capture:
             window = self._capture.stop(self._planned, reason)
-        self._timer.mark_ends(WINDOW)
+        self._timer.window_ends()
         self.done.append(window)
         if window.trace is None and window.reason is not None:
             self.switch_off(f"tracing is off: {window.reason}")
