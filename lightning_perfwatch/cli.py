@@ -94,7 +94,8 @@ def _parser() -> argparse.ArgumentParser:
 def _add_output(parser: argparse.ArgumentParser) -> None:
     from lightning_perfwatch.reporters import FORMATS
 
-    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+    format_help = "default: by the ending of FILE (.html, .htm, .md, .markdown or .json), else text"
+    parser.add_argument("--format", choices=FORMATS, help=format_help)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE, not to stdout")
 
 
@@ -227,12 +228,13 @@ def _write(report: Report, arguments: argparse.Namespace) -> None:
     from lightning_perfwatch import reporters
     from lightning_perfwatch.reporters import terminal
 
+    format_ = arguments.format or reporters.format_of(arguments.output)
     if arguments.output is not None:
-        arguments.output.write_text(reporters.render(report, arguments.format), encoding="utf-8")
-    elif arguments.format == "text":
+        arguments.output.write_text(reporters.render(report, format_), encoding="utf-8")
+    elif format_ == "text":
         terminal.show(report, sys.stdout)
     else:
-        terminal.write(reporters.render(report, arguments.format), sys.stdout)
+        terminal.write(reporters.render(report, format_), sys.stdout)
 
 
 def _lower_priority() -> None:

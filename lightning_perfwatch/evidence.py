@@ -28,12 +28,11 @@ from lightning_perfwatch.measurements import (
     RankSummary,
     RunInfo,
     StepTimes,
-    SyncSite,
-    SyncSites,
     Window,
 )
 from lightning_perfwatch.resources import Resources
 from lightning_perfwatch.settings import Settings
+from lightning_perfwatch.sync_sites import SyncSite, SyncSites
 from lightning_perfwatch.trace import Breakdown, OpCosts, Trace, breakdown, op_costs
 
 SCHEMA_VERSION = 1
@@ -124,6 +123,7 @@ TRACE_ALONE = dict.fromkeys(
         "gc",
         "compilations",
         "pauses",
+        "marks",
         "settings",
         "resources",
     ),
@@ -141,6 +141,7 @@ _NOT_MEASURED = {
     "gc": "no steady step was watched for garbage collections",
     "compilations": "what torch.compile compiled was not watched",
     "pauses": "validations and checkpoints were not counted",
+    "marks": "windows, validations and checkpoints were not placed in the run",
     "epoch_starts": "the start of epochs was not measured",
     "run": "the run's settings are not known",
     "ranks": "one process tells nothing of the others",

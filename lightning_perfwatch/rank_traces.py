@@ -102,7 +102,7 @@ class RankTraces:
 
     def _merged(self, traces: Sequence[BareTrace], unreadable: Sequence[str]) -> Report:
         ordered = _in_order(traces)
-        first = ordered[0][1].report
+        first = ordered[0][1].whole_report()
         ranks = tuple(summary for summary, _ in ordered)
         together = diagnose(Evidence(ranks=ranks, missing=TRACE_ALONE), self._rules, self._ignore)
         told = settle((*first.findings, *together.findings), self._rules)
@@ -110,11 +110,15 @@ class RankTraces:
         others: dict[int, list[Finding]] = {}
         for summary, trace in ordered[1:]:
             others.setdefault(summary.rank, []).extend(trace.report.findings)
+        findings = of_other_ranks(told, others, self._rules)
+        places = {f"{found.where.file}:{found.where.line}" for found in findings}
+        code = {place: lines for _, trace in ordered for place, lines in trace.report.excerpts.items()}
         remarks = [f"{trace.path.name}: {note}" for _, trace in ordered[1:] for note in trace.report.notes]
         return replace(
             first,
             ranks=ranks,
-            findings=of_other_ranks(told, others, self._rules),
+            findings=findings,
+            excerpts={place: lines for place, lines in code.items() if place in places},
             skipped={
                 rule: reason
                 for rule, reason in first.skipped.items()

@@ -115,7 +115,7 @@ def serve() -> None:
         except EOFError:
             return
         try:
-            answer: BareTrace | Unreadable = analyze_trace(path, rules, ignore)
+            answer: BareTrace | Unreadable = analyze_trace(path, rules, ignore).packed()
         except TraceError as error:
             answer = Unreadable(str(error))
         _send(answer, answers)

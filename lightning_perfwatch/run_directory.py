@@ -19,6 +19,7 @@ from lightning_perfwatch import evidence as evidence_json
 from lightning_perfwatch import report as report_json
 from lightning_perfwatch.diagnosis import diagnose
 from lightning_perfwatch.evidence import Evidence
+from lightning_perfwatch.excerpts import excerpts
 from lightning_perfwatch.measurements import Overhead, Window
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.rules import Rule
@@ -135,11 +136,16 @@ class RunDirectory:
         missing = evidence.missing if reason is None else {**evidence.missing, "trace": reason}
         evidence = replace(evidence, trace=trace, missing=missing)
         report = Report.of(evidence, diagnose(evidence, rules, ignore), directory=str(self.path))
+        report = replace(report, excerpts=excerpts(report.findings, self._begun_at_s(evidence)))
         if since_s is not None and report.overhead is not None:
             report = replace(report, overhead=_with_this_process(report.overhead, since_s))
         if store:
             self.write_report(report)
         return report
+
+    def _begun_at_s(self, evidence: Evidence) -> float:
+        """Unix time, in seconds, at which the fit was set up, so that its code was as it ran."""
+        return self.evidence_file.stat().st_mtime - sum((evidence.wall_s or {}).values())
 
 
 def _with_this_process(overhead: Overhead, since_s: float) -> Overhead:

@@ -184,6 +184,42 @@ def test_every_format_goes_to_stdout_or_into_a_file(
     assert (tmp_path / "r").read_text(encoding="utf-8") == shown
 
 
+@pytest.mark.parametrize(
+    ("name", "format_"),
+    [
+        ("r.html", "html"),
+        ("r.HTM", "html"),
+        ("r.md", "markdown"),
+        ("r.of.markdown", "markdown"),
+        ("r.json", "json"),
+        ("r.txt", "text"),
+        ("html", "text"),
+        (".json", "text"),
+    ],
+)
+@pytest.mark.parametrize("command", ["analyze", "report"])
+def test_the_files_ending_chooses_the_format(
+    command: str,
+    name: str,
+    format_: str,
+    run_directory: RunDirectory,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    expected = told("analyze", run_directory.path, "--format", format_, capsys=capsys)
+
+    assert told(command, run_directory.path, "-o", tmp_path / name, capsys=capsys) == ""
+    assert (tmp_path / name).read_text(encoding="utf-8") == expected
+
+
+def test_a_format_that_is_named_wins_over_the_files_ending(
+    trace_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told("analyze", trace_file, "-o", tmp_path / "r.html", "--format", "json", capsys=capsys)
+
+    assert found((tmp_path / "r.html").read_text(encoding="utf-8")).source == str(trace_file)
+
+
 def test_a_report_that_was_moved_says_where_it_lies_now(
     run_directory: RunDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from lightning_perfwatch.bare_trace import worker_name
 from lightning_perfwatch.evidence import Evidence
-from lightning_perfwatch.finding import Finding
+from lightning_perfwatch.finding import Finding, Where
 from lightning_perfwatch.rank_traces import RankTraces, trace_files
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.rules import Rule
@@ -86,6 +86,8 @@ def test_what_the_first_rank_shows_is_what_it_shows_alone(tmp_path: Path) -> Non
 
     assert both.findings == alone.findings != ()
     assert (both.devices, both.top_ops, both.window_s) == (alone.devices, alone.top_ops, alone.window_s)
+    assert both.timeline == alone.timeline
+    assert both.timeline is not None and both.timeline.step == 3
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,25 @@ class OnlyOfOtherRanks(Rule):
     def check(self, evidence: Evidence) -> Iterable[Finding]:
         assert evidence.trace is not None and evidence.trace.rank is not None
         yield finding(share=evidence.trace.rank / 10)
+
+
+@dataclass(frozen=True)
+class NamesCode(Rule):
+    """Finds a line of the file ``code.py`` beside the trace, on rank 1 only."""
+
+    def check(self, evidence: Evidence) -> Iterable[Finding]:
+        assert evidence.trace is not None
+        if evidence.trace.rank == 1:
+            yield finding(share=0.5, where=Where(file=str(evidence.trace.path.with_name("code.py")), line=1))
+
+
+def test_the_code_that_a_finding_of_another_rank_names_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text("one\n")
+    for rank in (0, 1):
+        rank_trace(tmp_path, f"{rank}.pt.trace.json", rank=rank)
+
+    (excerpt,) = read(tmp_path, rules=(NamesCode(),)).excerpts.values()
+    assert excerpt.lines == ("one",)
 
 
 def test_what_only_another_rank_shows_is_told_of_the_rank_where_it_is_worst(tmp_path: Path) -> None:

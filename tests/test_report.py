@@ -11,6 +11,7 @@ from lightning_perfwatch.diagnosis import Diagnosis
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.measurements import PHASES, RankSummary, StepTimes
 from lightning_perfwatch.report import Report, from_json, to_json
+from lightning_perfwatch.trace import Lane, Timeline
 from tests.reporters.factories import REPORTS, finding, report
 
 CONTRACT = {
@@ -200,6 +201,39 @@ def test_what_is_no_report_is_refused_with_a_sentence(text: bytes) -> None:
 
 def test_fields_of_a_later_version_are_passed_over() -> None:
     assert from_json(b'{"schema_version": 1, "of_tomorrow": 1}') == Report()
+
+
+def lane(num_events: int = 2, **changes: object) -> Lane:
+    zeros = (0,) * num_events
+    times = tuple(round(0.125 * event, 3) for event in range(num_events))
+    known: dict[str, object] = {"name": "thread 1", "kind": "thread", "name_ids": zeros, "depths": zeros}
+    return Lane(**{**known, "begin_us": times, "duration_us": times, **changes})  # type: ignore[arg-type]
+
+
+def test_a_timeline_comes_back_from_json_and_each_lane_is_a_line() -> None:
+    shown = Timeline(
+        3, 12.5, ('a "quoted"\nname',), (lane(), lane(name="device 0, stream 7", device=0)), num_left_out=4
+    )
+    text = to_json(report(timeline=shown))
+
+    assert from_json(text) == report(timeline=shown)
+    assert sum('"name_ids"' in line for line in text.splitlines()) == 2
+    assert from_json(to_json(Report(timeline=Timeline(None, 1.0, (), ())))).timeline == Timeline(None, 1.0, (), ())
+
+
+def test_a_timeline_of_many_events_takes_few_bytes() -> None:
+    """The other fields have a line per value, which would make this one 3 MB."""
+    many = Timeline(3, 6250.0, ("a",), (lane(50_000),))
+
+    assert len(to_json(Report(timeline=many))) < 1_500_000
+
+
+def test_names_in_a_timeline_that_are_no_utf_8_do_not_cost_the_report() -> None:
+    odd = Timeline(1, 1.0, ("\udcff",), (lane(name="thread \udcff"),))
+    read = from_json(to_json(Report(timeline=odd))).timeline
+
+    assert read is not None
+    assert (read.names, read.lanes[0].name) == (("?",), "thread ?")
 
 
 def test_steps_that_vary_are_remarked_on_and_even_ones_are_not() -> None:

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +12,13 @@ import pytest
 
 from lightning_perfwatch import run_directory
 from lightning_perfwatch.evidence import Evidence
-from lightning_perfwatch.measurements import Window
+from lightning_perfwatch.finding import Finding, Where
+from lightning_perfwatch.measurements import Excerpt, Window
 from lightning_perfwatch.report import Report
+from lightning_perfwatch.rules import Rule
 from lightning_perfwatch.run_directory import RunDirectory, pack_trace
 from lightning_perfwatch.trace import breakdown
+from tests.reporters.factories import finding
 
 LOADER = b'{"ph": "X", "cat": "user_annotation", "name": "enumerate(DataLoader)#_Iter.__next__", "ts": 1}'
 STEP = b'{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "ts": 0, "dur": 9}'
@@ -161,3 +167,35 @@ def test_a_directory_without_evidence_can_not_be_analysed(tmp_path: Path) -> Non
     with pytest.raises(FileNotFoundError):
         RunDirectory(tmp_path).analyze()
     assert files(tmp_path) == []
+
+
+@dataclass(frozen=True)
+class FindsLine(Rule):
+    """Finds line 2 of a file, and names it."""
+
+    file: str = ""
+
+    def check(self, evidence: Evidence) -> Iterable[Finding]:
+        yield finding(where=Where(file=self.file, line=2))
+
+
+def test_the_code_that_findings_name_goes_into_the_report_and_is_not_read_again(tmp_path: Path) -> None:
+    code = tmp_path / "train.py"
+    code.write_text("one\ntwo\n")
+    os.utime(code, (1000.0, 1000.0))
+    directory = RunDirectory(tmp_path / "perfwatch")
+    directory.write_evidence(Evidence())
+
+    directory.analyze(rules=[FindsLine(str(code))])
+    code.unlink()
+
+    assert directory.read_report().excerpts == {f"{code}:2": Excerpt(str(code), 1, ("one", "two"))}
+
+
+def test_code_that_was_changed_after_the_fit_had_begun_is_not_shown(tmp_path: Path) -> None:
+    code = tmp_path / "train.py"
+    code.write_text("one\ntwo\n")
+    directory = RunDirectory(tmp_path / "perfwatch")
+    directory.write_evidence(Evidence(wall_s={"setup": 1000.0, "training": 1000.0}))
+
+    assert directory.analyze(rules=[FindsLine(str(code))]).excerpts == {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightning_perfwatch.live import actions
 from lightning_perfwatch.live.actions import Meaning, Part
+from lightning_perfwatch.live.run_marks import CHECKPOINT
 from lightning_perfwatch.measurements import PHASES
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class _Fetch(_Marked):
         if timer.iterator_since_ns is not None:
             timer.num_epochs += 1
             timer.epoch_starts_ns.append((self.watch.lap() - timer.iterator_since_ns, 0))
+            timer.marks.first_step_begins(self.watch.last_ns)
         if self.stack[-1] in (timer.between_epochs, timer.logging):  # else a training step fetches its own batch
             self.watch.lap()
             self.stack[-1] = timer.loop
@@ -184,8 +186,13 @@ class _Saving(ActionContext):
 
     __slots__ = ()
 
+    def __enter__(self) -> None:
+        super().__enter__()
+        self.timer.marks.begin(CHECKPOINT, self.watch.num_ended, self.watch.last_ns)
+
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         super().__exit__(kind, error, trace)
+        self.timer.marks.end(CHECKPOINT, self.watch.last_ns)
         self.timer.num_checkpoints += 1
 
 

@@ -114,7 +114,7 @@ class FitWatch:
         self._meter = Meter(
             trainer,
             self._device,
-            self._timer.edge,
+            self._timer,
             schedule,
             BatchCounter(tokens, trainer.train_dataloader),
             totals or RunTotals(),
@@ -248,7 +248,6 @@ class FitWatch:
         """All that is known now; ``parts`` are those of all ranks, once they are gathered."""
         self._add_steps()
         trainer, steps = self._trainer, self._steps.step_times()
-        wall_s = {**self._before_s, **self._steps.wall_s(), "other": self._after_s}
         notes = self._notes + self._windows.notes + self._flops.notes() + self._budget.notes()
         others = [window for part in parts for window in part.windows if window.rank != trainer.global_rank]
         known = Evidence(
@@ -264,8 +263,9 @@ class FitWatch:
             windows=(*self._windows.done, *others),
             overhead=self._cost.overhead(self._steps, self._timer, self._windows.done, self._budget),
             ranks=tuple(part.summary for part in parts if part.summary is not None) if len(parts) > 1 else (),
-            wall_s=wall_s,
+            wall_s={**self._before_s, **self._steps.wall_s(), "other": self._after_s},
             pauses=describe_pauses(trainer, self._timer),
+            marks=self._timer.marks.all(),
             gc=None if steps is None else self._gc.pauses(steps.mean_step_s),
             compilations=self._compilations.compilations(),
             notes=tuple(notes),

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lightning_perfwatch.live.contexts import ForwardedContext, OwnContext
+from lightning_perfwatch.live.contexts import ForwardedContext
+from lightning_perfwatch.live.labels import labelled
 from lightning_perfwatch.live.phases import PhaseTimer
 
 
@@ -19,25 +20,26 @@ class Listener:
     not called, so that the timer's contexts are all that an action costs.
     """
 
-    profile: Callable[[str], OwnContext | ForwardedContext]
+    profile: Callable[[str], Any]
     start: Callable[[str], None]
     stop: Callable[[str], None]
 
     def __init__(self, inner: Any, timer: PhaseTimer) -> None:
         self.timer = timer
+        self._names: list[str] | None = None
+        self._labels = False
+        timer.window_observer = self.label
         self._put_before(inner)
 
     def count_actions(self, names: list[str] | None) -> None:
         """Note the names of all actions in ``names`` from here on; None: note no more."""
+        self._names = names
         self._put_before(self.inner)
-        if names is not None:
-            profile = self.profile
 
-            def noted(action_name: str) -> OwnContext | ForwardedContext:
-                names.append(action_name)
-                return profile(action_name)
-
-            self.profile = noted
+    def label(self, is_recording: bool) -> None:
+        """Label the phases in the trace that is recorded from here on; nothing is added when none is."""
+        self._labels = is_recording
+        self._put_before(self.inner)
 
     @property
     def replaces(self) -> bool:
@@ -71,6 +73,10 @@ class Listener:
             self.profile, self.start, self.stop = self.timer.profile, self.timer.start, self.timer.stop
         else:
             self.profile, self.start, self.stop = self._profile, self._start, self._stop
+        if self._labels:
+            self.profile = labelled(self.profile)
+        if self._names is not None:
+            self.profile = _noting(self._names, self.profile)
 
     def _profile(self, action_name: str) -> ForwardedContext:
         return ForwardedContext(self.timer.profile(action_name), self.inner.profile(action_name))
@@ -82,6 +88,14 @@ class Listener:
     def _stop(self, action_name: str) -> None:
         self.timer.stop(action_name)
         self.inner.stop(action_name)
+
+
+def _noting(names: list[str], profile: Callable[[str], Any]) -> Callable[[str], Any]:
+    def noted(action_name: str) -> Any:
+        names.append(action_name)
+        return profile(action_name)
+
+    return noted
 
 
 def _itself(profiler: Any) -> Any:

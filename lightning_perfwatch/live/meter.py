@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any
@@ -20,6 +19,7 @@ from lightning_perfwatch.live.batch import Amounts, BatchCounter
 from lightning_perfwatch.live.clock import Device
 from lightning_perfwatch.live.flop_meter import FlopMeter
 from lightning_perfwatch.live.metrics import MetricRow, RowSums
+from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.stopwatch import Nanoseconds
 from lightning_perfwatch.live.throughput import Throughput
@@ -59,7 +59,7 @@ class Meter:
     Args:
         trainer: the Trainer.
         device: what has to be waited for at an edge.
-        edge: within it the time is a wait at an edge.
+        timer: within its ``edge`` the time is a wait at an edge, and its ``marks`` know when the run began.
         schedule: which steps are audited and profiled, and so do not stand for the run.
         counter: counts batches.
         totals: of all sessions.
@@ -70,7 +70,7 @@ class Meter:
         self,
         trainer: Any,
         device: Device,
-        edge: AbstractContextManager[None],
+        timer: PhaseTimer,
         schedule: Schedule,
         counter: BatchCounter,
         totals: RunTotals,
@@ -78,7 +78,7 @@ class Meter:
     ) -> None:
         self._trainer = trainer
         self._device = device
-        self._edge = edge
+        self._timer = timer
         self._schedule = schedule
         self._counter = counter
         self._totals = totals
@@ -158,7 +158,7 @@ class Meter:
         """
         if self._throughput.num_steps == 0 and not self._runs:
             return 0.0
-        with self._edge:
+        with self._timer.edge:
             wait_s = self._device.synchronize()
         if not self._device.is_asynchronous:
             return wait_s
@@ -173,7 +173,8 @@ class Meter:
             return None
         self._throughput.add_wait(wait_s)
         self._throughput.is_clean = self._throughput.is_clean and not self._hides_end
-        interval = self._throughput.close()
+        end_ns = self._ended_ns + round(wait_s * 1e9)
+        interval = self._throughput.close(self._timer.marks.since_first_step_s(end_ns))
         if interval is not None:
             self._row.add_interval(interval)
         return interval

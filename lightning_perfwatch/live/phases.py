@@ -23,6 +23,7 @@ from lightning_perfwatch.live.contexts import (
     TransparentContext,
     context_kind,
 )
+from lightning_perfwatch.live.run_marks import VALIDATION, WINDOW, RunMarks
 from lightning_perfwatch.live.stopwatch import Nanoseconds, Stopwatch
 from lightning_perfwatch.measurements import PHASES
 
@@ -90,6 +91,7 @@ class PhaseTimer:
         self._marks = device
         self.workers_start = workers_start
         self.fetch_observer: FetchObserver | None = None
+        self.window_observer: Callable[[bool], None] | None = None
         self.meanings: list[Meaning] = []
         self.own_slots: set[int] = set()
         self.epoch_starts_ns: deque[tuple[int, int]] = deque(maxlen=MOST_EPOCHS)
@@ -102,6 +104,7 @@ class PhaseTimer:
         self._actions = _Actions(self._new_action)
         self.profile = self._actions.__getitem__  # a context for an action's name, without a Python call
         self.watch = Stopwatch()
+        self.marks = RunMarks()
         self.between_epochs = self._new_slot(Meaning(Part.EPOCH_START))
         self.loop = self._new_slot(Meaning(Part.OTHER))
         self.logging = self._new_slot(Meaning(Part.CALLBACKS, LOGGING, "after the batch"))
@@ -125,7 +128,9 @@ class PhaseTimer:
 
     def enter_validation(self) -> None:
         """From here on all is validation, and so is the time since training's last action: the loop set it up."""
-        self.num_validations += not self.watch.is_interrupted
+        if not self.watch.is_interrupted:
+            self.num_validations += 1
+            self.marks.begin(VALIDATION, self.watch.num_ended, self.watch.last_ns)
         self.watch.interrupt()
 
     def leave_validation(self) -> None:
@@ -135,6 +140,19 @@ class PhaseTimer:
             own = {Part.CHECKPOINT: self._checkpoint, Part.EDGE: self.edge.slot}
             for meaning, spent_ns in zip(self.meanings, self.watch.resume(), strict=True):
                 self.watch.ns[own.get(meaning.part, self._validation)] += spent_ns
+            self.marks.end(VALIDATION, self.watch.last_ns)
+
+    def window_begins(self) -> None:
+        """From here on a trace is recorded."""
+        self.marks.begin(WINDOW, self.watch.num_ended, self.watch.lap())
+        if self.window_observer is not None:
+            self.window_observer(True)
+
+    def window_ends(self) -> None:
+        """It is over, and its trace is written; nothing happens where none has begun."""
+        self.marks.end(WINDOW, self.watch.lap())
+        if self.window_observer is not None:
+            self.window_observer(False)
 
     @property
     def is_training(self) -> bool:

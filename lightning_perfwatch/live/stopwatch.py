@@ -22,7 +22,7 @@ class Stopwatch:
     which stay the same lists. A step's end only copies the sums.
     """
 
-    __slots__ = ("_ends", "_set_aside", "_taken", "last_ns", "ns", "stack")
+    __slots__ = ("_ends", "_num_taken", "_set_aside", "_taken", "last_ns", "ns", "stack")
 
     def __init__(self) -> None:
         self.ns: list[int] = []
@@ -30,6 +30,7 @@ class Stopwatch:
         self._set_aside: list[int] | None = None
         self._ends: deque[array[int]] = deque()
         self._taken = array("q")
+        self._num_taken = 0
         self.last_ns = perf_counter_ns()
 
     def new_slot(self) -> int:
@@ -51,6 +52,11 @@ class Stopwatch:
     def is_interrupted(self) -> bool:
         """Whether the sums are set aside."""
         return self._set_aside is not None
+
+    @property
+    def num_ended(self) -> int:
+        """How many steps have ended: the number of the one that runs."""
+        return self._num_taken + len(self._ends)
 
     def interrupt(self) -> None:
         """Set the sums aside and count from zero; what was not yet given to an action counts there."""
@@ -80,4 +86,5 @@ class Stopwatch:
         sums = np.frombuffer(b"".join((self._taken, *ends)), dtype=np.int64).reshape(len(ends) + 1, len(self.ns))
         if ends:
             self._taken = ends[-1]
+            self._num_taken += len(ends)
         return np.diff(sums, axis=0)

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack,
 
 from lightning_perfwatch.live.owners import Stack, find_owner, kind_of_code, stack_of, users_frame
 from lightning_perfwatch.live.waits import FACTORIES, WAITING_CALLS, spoken, waits
-from lightning_perfwatch.measurements import CallSite, SyncSite, SyncSites
+from lightning_perfwatch.sync_sites import CallSite, SyncSite, SyncSites
 
 _PROFILED_CALLS = WAITING_CALLS - {"__bool__", "__int__", "__float__", "__index__", "__complex__"}
 

@@ -53,8 +53,8 @@ class Throughput:
         """Seconds that the work of this interval's steps still took when the device was waited for at its edge."""
         self._duration_s += wait_s
 
-    def close(self) -> Interval | None:
-        """End the interval at a synchronised device; None if no step has gone by.
+    def close(self, end_s: float | None = None) -> Interval | None:
+        """End the interval at a synchronised device, ``end_s`` seconds into the run; None if no step has gone by.
 
         ``num_steps`` and ``is_clean`` are those of the interval that is open.
         """
@@ -69,6 +69,7 @@ class Throughput:
             tokens=tokens,
             clean=self.is_clean,
             nonpadding_tokens=nonpadding,
+            end_s=end_s,
         )
         self._intervals.append(interval)
         self.num_steps, self.is_clean, self._duration_s = 0, True, 0.0

@@ -19,7 +19,8 @@ from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.syncs import SyncAudit
 from lightning_perfwatch.live.trace_options import TraceOptions
-from lightning_perfwatch.measurements import LoadProbe, SyncSites, Window
+from lightning_perfwatch.measurements import LoadProbe, Window
+from lightning_perfwatch.sync_sites import SyncSites
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +163,7 @@ class Windows:
             capture.end_trial(self._trial_steps)
             self._planned = window
             self._closing = capture.start(window)
+            self._timer.window_begins()
             if self._closing is not None:
                 self._note(self._closing)
 
@@ -191,6 +193,7 @@ class Windows:
             self._capture.discard()
             return None
         window = self._capture.stop(self._planned, reason or "the run ended inside the window")
+        self._timer.window_ends()
         self.done.append(window)
         if window.trace is None and window.reason is not None:
             self.notes.append(f"there is no trace: {window.reason}")
@@ -199,6 +202,7 @@ class Windows:
     def switch_off(self, reason: str) -> None:
         """Record no more, for this reason."""
         self._note(reason)
+        self._timer.window_ends()
         if self._capture is not None:
             self._capture.discard()
         self._capture = None
@@ -207,6 +211,7 @@ class Windows:
         assert self._capture is not None
         with self._timer.capture:
             window = self._capture.stop(self._planned, reason)
+        self._timer.window_ends()
         self.done.append(window)
         if window.trace is None and window.reason is not None:
             self.switch_off(f"tracing is off: {window.reason}")

@@ -9,8 +9,8 @@ from typing import ClassVar
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity, Where
 from lightning_perfwatch.frequency import how_often
-from lightning_perfwatch.measurements import SyncSite
 from lightning_perfwatch.rules.rule import Rule
+from lightning_perfwatch.sync_sites import SyncSite
 from lightning_perfwatch.trace import Trace, Waits, calls_per_step, waits_in_steps
 
 

@@ -26,7 +26,7 @@ from lightning_perfwatch.trace.reader import TraceError, read_trace
 from lightning_perfwatch.trace.reserving import Reserving, reserving_in_steps
 from lightning_perfwatch.trace.step_breakdown import StepBreakdown, step_breakdowns
 from lightning_perfwatch.trace.step_rows import DeviceStep, HostStep, device_steps, host_steps
-from lightning_perfwatch.trace.timeline import Lane, Timeline
+from lightning_perfwatch.trace.timeline import Lane, Timeline, timeline
 from lightning_perfwatch.trace.trace import Trace
 from lightning_perfwatch.trace.waiting import Waits, waits_in_steps
 from lightning_perfwatch.trace.window import window_of
@@ -76,6 +76,7 @@ __all__ = [
     "reserving_in_steps",
     "search_on_host_share",
     "step_breakdowns",
+    "timeline",
     "top_launchers",
     "top_ops",
     "waits_in_steps",

@@ -25,6 +25,17 @@ def parents(tid: Ids, start_us: Floats, end_us: Floats) -> Ints:
     return parent
 
 
+def depths(parent: Ints) -> Ints:
+    """For each row how many events lie around it, from the rows that :func:`parents` gives."""
+    depth = (parent >= 0).astype(np.int64)
+    above = parent
+    # Each round doubles how far up a row has looked.
+    while len(rows := np.flatnonzero(above >= 0)):
+        depth[rows] += depth[above[rows]]
+        above = np.where(above >= 0, above[above], -1)
+    return depth
+
+
 def nested(tid: Ids, start_us: Floats, dur_us: Floats) -> tuple[Ints, Floats]:
     """For each row, in any order, the row of the event around it, -1 for the outermost, and the time left to itself."""
     order = _outermost_first(tid, start_us, dur_us)

@@ -18,6 +18,7 @@ from lightning_perfwatch.live.clock import Device
 from lightning_perfwatch.live.flop_meter import FlopMeter
 from lightning_perfwatch.live.flops import StepFlops
 from lightning_perfwatch.live.meter import Meter
+from lightning_perfwatch.live.run_marks import RunMarks
 from lightning_perfwatch.live.schedule import Schedule
 from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.totals import RunTotals
@@ -49,7 +50,8 @@ def measured(batches: Sequence[Any], num_at_once: int, *, is_asynchronous: bool 
     flops = FlopMeter(settings.get("flops_per_batch"), 1.0, device, "32-true", count)
     counter = BatchCounter(settings.get("tokens"))
     schedule = Schedule(skip_first=3, wait=10_000)
-    meter = Meter(trainer, device, nullcontext(), schedule, counter, RunTotals(), flops)
+    timer: Any = SimpleNamespace(edge=nullcontext(), marks=RunMarks())
+    meter = Meter(trainer, device, timer, schedule, counter, RunTotals(), flops)
     device.is_asynchronous = is_asynchronous
     are_pure = np.arange(NUM_STEPS) % 10 != 9
     edges, intervals, num_added = [], [], 0

@@ -12,7 +12,7 @@ import torch
 
 from lightning_perfwatch.live.syncs import SyncAudit
 from lightning_perfwatch.live.waits import CONDITIONAL, WAITING_CALLS
-from lightning_perfwatch.measurements import SyncSite, SyncSites
+from lightning_perfwatch.sync_sites import SyncSite, SyncSites
 
 pytestmark = pytest.mark.usefixtures("nothing_compiled")
 

@@ -13,7 +13,7 @@ import torch
 import torch._dynamo.utils
 
 from lightning_perfwatch.live.syncs import SyncAudit, has_compiled, may_compile
-from lightning_perfwatch.measurements import SyncSites
+from lightning_perfwatch.sync_sites import SyncSites
 
 X = torch.tensor([3.0, 0.0, 1.0, 2.0])
 

@@ -19,11 +19,10 @@ from lightning_perfwatch.measurements import (
     RankSummary,
     RunInfo,
     StepTimes,
-    SyncSite,
-    SyncSites,
 )
 from lightning_perfwatch.resources import Accelerators, Clocks, MemoryUse, ProcessorUse, Resources
 from lightning_perfwatch.settings import OptimizerSettings, Settings
+from lightning_perfwatch.sync_sites import SyncSite, SyncSites
 from lightning_perfwatch.trace import Trace
 from tests.trace.factories import Json, op, optimizer_step, step, trace
 

@@ -10,8 +10,9 @@ import pytest
 
 from lightning_perfwatch.diagnosis import diagnose
 from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
-from lightning_perfwatch.measurements import PHASES, StepTimes, SyncSites
+from lightning_perfwatch.measurements import PHASES, StepTimes
 from lightning_perfwatch.rules import Rule, all_rules
+from lightning_perfwatch.sync_sites import SyncSites
 from lightning_perfwatch.trace import Trace
 from tests.rules.factories import evidence, healthy_trace, hook_time, loader, on_gpu, step_times, sync_site
 from tests.trace.factories import call, kernel, op, step, trace

@@ -6,8 +6,8 @@ import pytest
 
 from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
 from lightning_perfwatch.finding import Finding, Severity
-from lightning_perfwatch.measurements import SyncSite, SyncSites
 from lightning_perfwatch.rules.host_sync import HostSync
+from lightning_perfwatch.sync_sites import SyncSite, SyncSites
 from lightning_perfwatch.trace import read_trace
 from tests.rules.factories import evidence, on_gpu, sync_site
 from tests.trace.factories import Json, call, frame, kernel, op, step, trace

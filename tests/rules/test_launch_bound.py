@@ -4,8 +4,8 @@ import pytest
 
 from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
 from lightning_perfwatch.finding import Finding, Severity
-from lightning_perfwatch.measurements import CallSite, SyncSites
 from lightning_perfwatch.rules.launch_bound import LaunchBound
+from lightning_perfwatch.sync_sites import CallSite, SyncSites
 from lightning_perfwatch.trace import Trace
 from tests.rules.factories import evidence, on_gpu, step_times
 from tests.trace.factories import Json, annotation, call, frame, kernel, op, optimizer_step, step, trace

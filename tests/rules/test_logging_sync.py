@@ -4,9 +4,9 @@ import pytest
 
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Severity
-from lightning_perfwatch.measurements import SyncSite, SyncSites
 from lightning_perfwatch.rules.host_sync import HostSync
 from lightning_perfwatch.rules.logging_sync import LoggingSync
+from lightning_perfwatch.sync_sites import SyncSite, SyncSites
 from tests.rules.factories import evidence, on_gpu, sync_site
 from tests.trace.factories import call, copy, kernel, op, step, trace
 
