@@ -101,11 +101,11 @@ class Session:
         """A training step is over."""
         competes = self._analyst.competes
         self._fit.is_disturbed = self._was_disturbed or competes
-        result = self._fit.step_ended(batch)
-        if result is not None:
-            self._analyze(result.window)
-            if result.row is not None and self._sink is not None:
-                self._sink.log(result.row.metrics, result.row.step)
+        window, row = self._fit.step_ended(batch)
+        if window is not None or row is not None:
+            self._analyze(window)
+            if row is not None and self._sink is not None:
+                self._sink.log(row.metrics, row.step)
                 self._show_window(self._analyst.finished())
             competes = self._analyst.competes
         self._was_disturbed = competes  # a child may be done within the next step

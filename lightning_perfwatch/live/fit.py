@@ -5,10 +5,9 @@ Owns the order of things in a fit. Decides nothing about bottlenecks and shows n
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,10 +40,9 @@ from lightning_perfwatch.live.step_judge import StepJudge
 from lightning_perfwatch.live.steps import Kind, StepLog, are_pure, epoch_starts
 from lightning_perfwatch.live.totals import RunTotals
 from lightning_perfwatch.live.trace_options import TraceOptions
-from lightning_perfwatch.live.windows import Windows, capture_for
+from lightning_perfwatch.live.tracing import capture_for
+from lightning_perfwatch.live.windows import Windows
 from lightning_perfwatch.measurements import Window
-
-log = logging.getLogger(__name__)
 
 
 class FitWatch:
@@ -121,9 +119,6 @@ class FitWatch:
             self._flops,
         )
         capture, reason = capture_for(trainer, own, directory, options, self._device.type)
-        if reason is not None:
-            log.warning("PerfWatch: tracing is off: %s.", reason)
-            self._notes.append(f"tracing is off: {reason}")
         self._windows = Windows(
             schedule,
             self._timer,
@@ -134,6 +129,8 @@ class FitWatch:
             count=self._flops.count,
             budget=self._budget,
         )
+        if reason is not None:
+            self._windows.switch_off(f"tracing is off: {reason}")
         self._resources = ResourceWatch(trainer)
         self._compilations = CompileWatch()
         self._gc = GcWatch()
@@ -154,8 +151,8 @@ class FitWatch:
         """``on_train_batch_start``."""
         self._windows.step_started()
 
-    def step_ended(self, batch: Any) -> StepResult | None:
-        """``on_train_batch_end``: the step is over, the next one begins after this call."""
+    def step_ended(self, batch: Any) -> tuple[Window | None, MetricRow | None]:
+        """``on_train_batch_end``: what the step brought, a window that closed with it and a row that is due."""
         step, timer = self._step, self._timer
         timer.end_step()
         if self._marks is not None:
@@ -181,7 +178,7 @@ class FitWatch:
         row = self._meter.row()
         if row is not None and self._meter.num_rows <= 2:
             self._budget.start_over()  # the first row opens the loggers, which is no cost of every row
-        return None if window is None and row is None else StepResult(window, row)
+        return window, row
 
     def _add_steps(self) -> None:
         """Take up the steps that have ended: many at once, since that costs a tenth of taking each by itself."""
@@ -283,14 +280,6 @@ class FitWatch:
         if not self._windows.done:
             missing["trace"] = next(iter(self._notes + self._windows.notes), "this process records no trace")
         return missing
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """What a finished step brought: a window that closed with it, a row of metrics that is due."""
-
-    window: Window | None = None
-    row: MetricRow | None = None
 
 
 _STEPS_AT_ONCE = 64

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from lightning_perfwatch.live.budget import Budget
 from lightning_perfwatch.live.capture import Capture, CaptureError
 from lightning_perfwatch.live.loading import LoadWatch
 from lightning_perfwatch.live.phases import PhaseTimer
-from lightning_perfwatch.live.rivals import another_profiler, profiler_on_thread
+from lightning_perfwatch.live.rivals import profiler_on_thread
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.syncs import SyncAudit
-from lightning_perfwatch.live.trace_options import TraceOptions
 from lightning_perfwatch.measurements import LoadProbe, SyncSites, Window
 
 log = logging.getLogger(__name__)
@@ -215,31 +213,3 @@ class Windows:
     def _note(self, text: str) -> None:
         self.notes.append(text)
         log.warning("PerfWatch: %s.", text)
-
-
-def capture_for(
-    trainer: Any, own: object, directory: Path | None, options: TraceOptions, device_type: str
-) -> tuple[Capture | None, str | None]:
-    """What records the windows of a fit, and the reason why nothing does although it was asked to.
-
-    Without a ``directory`` this process is not to record.
-    """
-    if directory is None:
-        return None, None
-    other = another_profiler(trainer, own)
-    reason = other and f"{other} records this run, and two profilers at once lose each other's data"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)  # rank 0 made it on its own machine only
-    except OSError as error:
-        reason = reason or f"{directory} can't be made here ({error})"
-    if reason is not None:
-        return None, reason
-    capture = Capture(
-        directory=directory,
-        worker=f"rank{trainer.global_rank}",
-        device_types=[device_type],
-        options=options,
-        rank=trainer.global_rank,
-        world_size=trainer.world_size,
-    )
-    return capture, None
