@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lightning_perfwatch import config_values as values
 from lightning_perfwatch.live.schedule import Schedule
 from lightning_perfwatch.live.trace_options import TraceOptions
+from lightning_perfwatch.live.triggers import Triggers
 from lightning_perfwatch.rules import Rule, all_rules, unknown_name
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class PerfWatchConfig:
         max_overhead_share: what repeated windows, and what PerfWatch's hooks may cost, each as a share
             (0..1] of the training time; beyond it PerfWatch does less and says so. The first window is what was asked
             for and does not count. None is no limit.
+        triggers: what opens a window besides the schedule; a mapping is read as the fields of Triggers.
 
     Raises:
         ValueError: a value can't be used; the message names the field, the value and the remedy.
@@ -56,6 +58,7 @@ class PerfWatchConfig:
     flops_per_batch: float | Callable[[Any], float] | None = None
     peak_tflops: float | None = None
     max_overhead_share: float | None = 0.01
+    triggers: Triggers = field(default_factory=Triggers)
 
     def __post_init__(self) -> None:
         checked = {
@@ -72,6 +75,7 @@ class PerfWatchConfig:
             else values.positive("flops_per_batch", self.flops_per_batch, "a callable"),
             "peak_tflops": values.positive("peak_tflops", self.peak_tflops),
             "max_overhead_share": values.share("max_overhead_share", self.max_overhead_share),
+            "triggers": _part("triggers", Triggers, self.triggers),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -97,7 +101,7 @@ class PerfWatchConfig:
         """
         from omegaconf import OmegaConf
 
-        parts = {"schedule": OmegaConf.structured(Schedule), "trace": OmegaConf.structured(TraceOptions)}
+        parts = {name: OmegaConf.structured(kind) for name, kind in _PARTS.items()}
         for part in parts.values():
             OmegaConf.set_readonly(part, False)  # frozen dataclasses make read-only configs
         schema = OmegaConf.create({**OmegaConf.structured(_Plain), **parts}, flags=_ANY_OBJECT)
@@ -161,7 +165,7 @@ def _plain_mapping(source: Any) -> dict[str, Any]:
         plain = OmegaConf.to_container(config, resolve=True)
         assert isinstance(plain, dict)
         chosen = _known_keys("PerfWatch", PerfWatchConfig, {str(key): value for key, value in plain.items()})
-        for name, kind in (("schedule", Schedule), ("trace", TraceOptions)):
+        for name, kind in _PARTS.items():
             if isinstance(chosen.get(name), dict):
                 chosen[name] = _known_keys(name, kind, chosen[name])
             elif chosen.get(name, _NOT_GIVEN) is None:
@@ -177,6 +181,7 @@ def _plain_mapping(source: Any) -> dict[str, Any]:
     return {**{str(key): value for key, value in typed.items()}, **objects}
 
 
+_PARTS = {"schedule": Schedule, "trace": TraceOptions, "triggers": Triggers}
 _ANY_OBJECT = {"allow_objects": True}
 _NOT_GIVEN = object()
 
