@@ -184,7 +184,7 @@ class FitWatch:
             self._close_interval()
         elif len(self._ended) >= _STEPS_AT_ONCE:
             self._add_steps()
-        if self._on_demand.is_due(step, timer.watch.last_ns):
+        if timer.watch.last_ns >= self._on_demand.due_ns:
             self._on_demand.look(step, timer.watch.last_ns)
         row = self._meter.row()
         if row is not None and self._meter.num_rows <= 2:

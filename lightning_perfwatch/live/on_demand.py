@@ -61,7 +61,8 @@ class OnDemand:
         self._requests = WindowRequests(directory) if triggers.on_request and directory is not None else None
         self._signal = None if triggers.signal is None or self._is_over else SignalWatch(triggers.signal, self._note)
         self._signal_name = triggers.signal
-        self._due = sys.maxsize if self._requests is None else 0
+        self._known: tuple[Plan, int, str | None] | None = None
+        self.due_ns = sys.maxsize if self._requests is None else 0
         self._said = Listening(os.getpid(), socket.gethostname(), "at every tenth step" if self._by_steps else
                                "once a second")  # fmt: skip
         if self._signal is not None and self._signal.reason is not None:
@@ -71,26 +72,31 @@ class OnDemand:
             self._requests.end()  # what an earlier run in this directory has left
             self._requests.say(self._said)
 
-    def is_due(self, step: int, now_ns: int) -> bool:
-        """Whether it is time to :meth:`look`, after the step number ``step``; asked after each."""
-        return (step if self._by_steps else now_ns) >= self._due
-
     def look(self, step: int, now_ns: int) -> None:
-        """Look for a request, after the step number ``step``."""
+        """Look for a request, after the step number ``step``; called after steps that end at ``due_ns`` or later."""
         signalled, self._signalled = self._signalled, False
-        self._due = sys.maxsize
-        if self._requests is not None:
-            self._due = step - step % LOOK_EVERY_STEPS + LOOK_EVERY_STEPS if self._by_steps else now_ns + LOOK_EVERY_NS
-            if self._taken:
-                self._take(self._requests)
-            if self._requests.is_new():
-                self._taken = True
-                self._open(step + 2, f"{REQUESTED} with perfwatch trigger")
-                if not self._by_steps:
-                    self._take(self._requests)
-            self._answer(self._requests)
+        if self._requests is None:
+            self.due_ns = sys.maxsize
+        elif not self._by_steps:
+            self.due_ns = now_ns + LOOK_EVERY_NS
+            self._look(self._requests, step)
+        elif step % LOOK_EVERY_STEPS == 0:
+            self._look(self._requests, step)
         if signalled:
             self._open(step + 2, f"{REQUESTED} with {self._signal_name}")
+
+    def _look(self, requests: WindowRequests, step: int) -> None:
+        if self._taken:
+            self._take(requests)
+        if requests.is_new():
+            self._taken = True
+            self._open(step + 2, f"{REQUESTED} with perfwatch trigger")
+            if not self._by_steps:
+                self._take(requests)
+        known = (self._windows.plan, len(self._windows.done), self._windows.off_reason)
+        if known != self._known and self._answers:
+            self._known = known
+            self._answer(requests)
 
     def interval_ended(self, step: int, interval: Interval | None) -> None:
         """An interval has closed before the step number ``step``, which may have its plan already."""
@@ -111,7 +117,7 @@ class OnDemand:
     def _note(self) -> None:
         """The signal has come; this runs between any two instructions."""
         self._signalled = True
-        self._due = 0
+        self.due_ns = 0
 
     def _take(self, requests: WindowRequests) -> None:
         """Remove a request that all ranks have seen."""
@@ -129,8 +135,6 @@ class OnDemand:
                 follow(plan)
 
     def _answer(self, requests: WindowRequests) -> None:
-        if not self._answers:
-            return
         planned = self._windows.plan.on_demand
         said = replace(self._said, off=self._windows.off_reason)
         if planned:
@@ -142,6 +146,4 @@ class OnDemand:
                 is_closed=bool(closed),
                 trace=closed[-1].trace if closed else None,
             )
-        if said != self._said:
-            self._said = said
-            requests.say(said)
+        requests.say(said)

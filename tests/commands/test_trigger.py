@@ -62,7 +62,7 @@ def gone(directory: Path) -> None:
     [
         (lambda directory: directory.rmdir(), "is no directory: give the run directory of a training"),
         (lambda directory: None, "has not come to its first step, or takes no requests"),
-        (lambda directory: write_report(directory), "it holds a report, so a training here is over"),
+        (write_report, "it holds a report, so a training here is over"),
         (gone, "is gone"),
         (
             lambda directory: WindowRequests(directory).say(replace(ME, off="tracing is off: another records")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,9 @@ from lightning_perfwatch.live import on_demand
 from lightning_perfwatch.live.on_demand import OnDemand
 from lightning_perfwatch.live.windows import Windows
 from lightning_perfwatch.reporters import render
+from lightning_perfwatch.reporters.outline import outline
 from lightning_perfwatch.window_requests import Listening, WindowRequests
+from tests.live.test_windows import Loop
 from tests.reports.harness import NEVER, SHORT, Module, fit, loader, read_events, steps_of, trace_files
 
 EARLY = Schedule(skip_first=0, wait=1, warmup=1, active=2)
@@ -244,8 +247,8 @@ DRIFT = Triggers(drift_factor=3.0, drift_s=0.6)
 """A busy machine may double a step of some milliseconds for half a second; four times as long is not its doing."""
 
 
-def drifting(then_s: float, triggers: Triggers, max_overhead_share: float | None = None) -> Report:
-    watch = PerfWatch(schedule=EARLY, quiet=True, triggers=triggers, max_overhead_share=max_overhead_share)
+def drifting(then_s: float, triggers: Triggers) -> Report:
+    watch = PerfWatch(schedule=EARLY, quiet=True, triggers=triggers, max_overhead_share=None)
     fit(watch, Slowing(0.01, then_s, 150), loader(210), log_every_n_steps=10)
     assert watch.report is not None
     return watch.report
@@ -262,7 +265,7 @@ def test_a_step_that_takes_longer_from_some_step_on_opens_a_window_by_itself() -
     )
     assert said is not None
     assert 3.0 <= float(said[1]) <= 6.0
-    assert why in render(report, "text").replace("\n", " ").replace("                         ", "")
+    assert any(why in fact.value for fact in outline(report).speed)
 
 
 def test_a_step_that_stays_as_it_is_opens_none() -> None:
@@ -276,18 +279,8 @@ def test_drift_that_is_not_asked_about_opens_none(triggers: Triggers) -> None:
     assert opened(drifting(0.05, triggers)) == [(2, 2, "schedule")]
 
 
-def test_a_drift_that_max_overhead_share_has_no_room_for_is_told_all_the_same() -> None:
-    report = drifting(0.05, DRIFT, max_overhead_share=1e-6)
-
-    assert opened(report) == [(2, 2, "schedule")]
-    (told,) = (note for note in report.notes if note.startswith("drift"))
-    assert told.endswith("and no window had room in max_overhead_share")
-
-
 def on_demand_of(directory: Path, *, num_ranks: int, answers: bool) -> tuple[OnDemand, list[int]]:
     """One rank of a fit of its own, and the first recorded steps of the windows that it plans."""
-    from tests.live.test_windows import Loop
-
     windows: Windows = Loop(directory, NEVER).windows
     planned: list[int] = []
     followers = [lambda plan: planned.append(plan.on_demand.start)]
@@ -296,26 +289,20 @@ def on_demand_of(directory: Path, *, num_ranks: int, answers: bool) -> tuple[OnD
 
 def test_several_ranks_see_a_request_at_the_same_step_and_plan_the_same_window(tmp_path: Path) -> None:
     ranks = [on_demand_of(tmp_path, num_ranks=3, answers=rank == 0) for rank in range(3)]
-    looks: list[int] = []
     for step in range(60):
         if step == 13:
             assert ask(str(tmp_path)) == 0
         for rank, _ in ranks:
-            if rank.is_due(step, step):
-                looks.append(step)
-                rank.look(step, step)
+            rank.look(step, step)
 
-    assert sorted(set(looks)) == [0, 10, 20, 30, 40, 50]
     assert [planned for _, planned in ranks] == [[24], [24], [24]]
     assert not (tmp_path / "window.request").exists()
 
 
 def test_a_process_that_records_nothing_does_not_look(tmp_path: Path) -> None:
-    from tests.live.test_windows import Loop
-
     idle = OnDemand(Triggers(signal="SIGUSR2"), None, Loop(None, NEVER).windows, [])
     former = signal.getsignal(signal.SIGUSR2)
 
-    assert not any(idle.is_due(step, step * 10**9) for step in range(100))
+    assert idle.due_ns == sys.maxsize
     assert former in (signal.SIG_DFL, signal.getsignal(signal.SIGUSR2))
     idle.end()
