@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lightning_perfwatch.finding import Finding, Severity, Where
     from lightning_perfwatch.live.schedule import Schedule
     from lightning_perfwatch.live.trace_options import TraceOptions
+    from lightning_perfwatch.live.triggers import Triggers
     from lightning_perfwatch.report import Report
     from lightning_perfwatch.rules import Rule
 
@@ -28,6 +29,7 @@ _HOMES = {
     "Schedule": "live.schedule",
     "Severity": "finding",
     "TraceOptions": "live.trace_options",
+    "Triggers": "live.triggers",
     "Where": "finding",
 }
 
@@ -40,6 +42,7 @@ __all__ = [
     "Schedule",
     "Severity",
     "TraceOptions",
+    "Triggers",
     "Where",
 ]
 

@@ -21,6 +21,7 @@ from lightning_perfwatch.live.schedule import Schedule
 from lightning_perfwatch.live.startup import Startup
 from lightning_perfwatch.live.totals import RunTotals
 from lightning_perfwatch.live.trace_options import TraceOptions
+from lightning_perfwatch.live.triggers import Triggers
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.rules import Rule
 from lightning_perfwatch.session import Session
@@ -74,6 +75,8 @@ class PerfWatch(Callback):
         max_overhead_share: what repeated windows, and what PerfWatch's hooks may cost, each as a share (0..1] of the
             training time; beyond it PerfWatch does less and says so. The first window is what was asked for and does
             not count. None is no limit.
+        triggers: what opens a window besides the schedule: ``perfwatch trigger RUN_DIR``, a signal, or a step that
+            takes longer than it used to.
 
     Raises:
         ValueError: an argument can't be used; the message names it, the value and the remedy.
@@ -94,6 +97,7 @@ class PerfWatch(Callback):
         flops_per_batch: float | Callable[[Any], float] | None = None,
         peak_tflops: float | None = None,
         max_overhead_share: float | None = 0.01,
+        triggers: Triggers | None = None,
     ) -> None:
         settings: tuple[Any, ...] = (
             schedule,
@@ -107,6 +111,7 @@ class PerfWatch(Callback):
             flops_per_batch,
             peak_tflops,
             max_overhead_share,
+            triggers,
         )
         self.config = PerfWatchConfig(*settings)
         self.report: Report | None = None

@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from lightning_perfwatch.commands import trigger
+
 if TYPE_CHECKING:
     from lightning_perfwatch.report import Report
     from lightning_perfwatch.rules import Rule
@@ -84,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_output(report)
     report.set_defaults(command=_report)
 
+    trigger.add_to(commands)
     commands.add_parser("rules", help="list all rules").set_defaults(command=_rules)
     explain = commands.add_parser("explain", help="print a rule's page")
     explain.add_argument("rule_id", metavar="ID")

@@ -1,24 +1,24 @@
 """PerfWatch's settings: validated data, readable from YAML, a dict or a DictConfig.
 
-Owns how settings are written and what is said about wrong ones. Measures nothing and knows no Trainer.
+Owns which settings there are and how they are written. Measures nothing and knows no Trainer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lightning_perfwatch import config_values as values
 from lightning_perfwatch.live.schedule import Schedule
 from lightning_perfwatch.live.trace_options import TraceOptions
-from lightning_perfwatch.rules import Rule, all_rules, build_rules, rule_class, unknown_name
+from lightning_perfwatch.live.triggers import Triggers
+from lightning_perfwatch.rules import Rule, all_rules, unknown_name
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
-
-RANK_WORDS = ("rank0", "all")
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class PerfWatchConfig:
         max_overhead_share: what repeated windows, and what PerfWatch's hooks may cost, each as a share
             (0..1] of the training time; beyond it PerfWatch does less and says so. The first window is what was asked
             for and does not count. None is no limit.
+        triggers: what opens a window besides the schedule; a mapping is read as the fields of Triggers.
 
     Raises:
         ValueError: a value can't be used; the message names the field, the value and the remedy.
@@ -57,22 +58,24 @@ class PerfWatchConfig:
     flops_per_batch: float | Callable[[Any], float] | None = None
     peak_tflops: float | None = None
     max_overhead_share: float | None = 0.01
+    triggers: Triggers = field(default_factory=Triggers)
 
     def __post_init__(self) -> None:
         checked = {
             "schedule": _part("schedule", Schedule, self.schedule),
-            "tokens": _tokens(self.tokens),
-            "ranks": _ranks(self.ranks),
-            "dir": _directory(self.dir),
-            "rules": _rules(self.rules),
-            "ignore": _ignore(self.ignore),
-            "quiet": _flag("quiet", self.quiet),
+            "tokens": values.tokens(self.tokens),
+            "ranks": values.ranks(self.ranks),
+            "dir": values.directory(self.dir),
+            "rules": values.rules(self.rules),
+            "ignore": values.ignored(self.ignore),
+            "quiet": values.flag("quiet", self.quiet),
             "trace": _part("trace", TraceOptions, self.trace),
             "flops_per_batch": self.flops_per_batch
             if callable(self.flops_per_batch)
-            else _positive("flops_per_batch", self.flops_per_batch, "a callable"),
-            "peak_tflops": _positive("peak_tflops", self.peak_tflops),
-            "max_overhead_share": _share("max_overhead_share", self.max_overhead_share),
+            else values.positive("flops_per_batch", self.flops_per_batch, "a callable"),
+            "peak_tflops": values.positive("peak_tflops", self.peak_tflops),
+            "max_overhead_share": values.share("max_overhead_share", self.max_overhead_share),
+            "triggers": _part("triggers", Triggers, self.triggers),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -98,7 +101,7 @@ class PerfWatchConfig:
         """
         from omegaconf import OmegaConf
 
-        parts = {"schedule": OmegaConf.structured(Schedule), "trace": OmegaConf.structured(TraceOptions)}
+        parts = {name: OmegaConf.structured(kind) for name, kind in _PARTS.items()}
         for part in parts.values():
             OmegaConf.set_readonly(part, False)  # frozen dataclasses make read-only configs
         schema = OmegaConf.create({**OmegaConf.structured(_Plain), **parts}, flags=_ANY_OBJECT)
@@ -162,7 +165,7 @@ def _plain_mapping(source: Any) -> dict[str, Any]:
         plain = OmegaConf.to_container(config, resolve=True)
         assert isinstance(plain, dict)
         chosen = _known_keys("PerfWatch", PerfWatchConfig, {str(key): value for key, value in plain.items()})
-        for name, kind in (("schedule", Schedule), ("trace", TraceOptions)):
+        for name, kind in _PARTS.items():
             if isinstance(chosen.get(name), dict):
                 chosen[name] = _known_keys(name, kind, chosen[name])
             elif chosen.get(name, _NOT_GIVEN) is None:
@@ -178,6 +181,7 @@ def _plain_mapping(source: Any) -> dict[str, Any]:
     return {**{str(key): value for key, value in typed.items()}, **objects}
 
 
+_PARTS = {"schedule": Schedule, "trace": TraceOptions, "triggers": Triggers}
 _ANY_OBJECT = {"allow_objects": True}
 _NOT_GIVEN = object()
 
@@ -214,85 +218,3 @@ def _part(name: str, kind: type[Any], value: Any) -> Any:
     if isinstance(value, Mapping):
         return kind(**_known_keys(name, kind, {str(key): part for key, part in value.items()}))
     raise ValueError(f"{name} must be a {kind.__name__} or a mapping of its fields, got {value!r}.")
-
-
-def _tokens(value: Any) -> Any:
-    if value is None or callable(value) or (isinstance(value, str) and value):
-        return value
-    raise ValueError(f"tokens must be the key of the token ids, a callable or None, got {value!r}.")
-
-
-def _positive(name: str, value: Any, *others: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf"):
-        return float(value)
-    raise ValueError(f"{name} must be {', '.join(('a positive number', *others))} or None, got {value!r}.")
-
-
-def _ranks(value: Any) -> str | tuple[int, ...]:
-    if isinstance(value, str):
-        if value not in RANK_WORDS:
-            raise ValueError(f"ranks must be 'rank0', 'all' or a list of ranks, got {value!r}.")
-        return value
-    if isinstance(value, Iterable):
-        ranks = tuple(value)
-        if all(isinstance(rank, int) and not isinstance(rank, bool) and rank >= 0 for rank in ranks):
-            return ranks
-    raise ValueError(f"ranks must be 'rank0', 'all' or a list of ranks such as [0, 8], got {value!r}.")
-
-
-def _directory(value: Any) -> Path | None:
-    if value is None:
-        return None
-    text = fspath(value) if isinstance(value, (str, PathLike)) else None
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise ValueError(f"dir must be a path or None, got {value!r}.")
-    # kept as written: Path("s3://bucket/x") would lose a slash, and the error has to name what the user wrote
-    return value if "://" in text else Path(text)
-
-
-def _rules(value: Any) -> tuple[Rule, ...] | None:
-    if value is None:
-        return None
-    if isinstance(value, Mapping):
-        for rule_id, thresholds in value.items():
-            if not isinstance(thresholds, Mapping | None):
-                raise ValueError(f"rules.{rule_id} must be a mapping of thresholds, got {thresholds!r}.")
-        return build_rules({str(rule_id): dict(thresholds or {}) for rule_id, thresholds in value.items()})
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return tuple(_rule(item) for item in value)
-    raise ValueError(f"rules must be None, a list of rules or a mapping from rule id to thresholds, got {value!r}.")
-
-
-def _rule(value: Any) -> Rule:
-    if isinstance(value, Rule):
-        return value
-    if isinstance(value, type) and issubclass(value, Rule):
-        return value()
-    if isinstance(value, str):
-        return rule_class(value)()
-    raise ValueError(f"rules must hold rules or rule ids, got {value!r}.")
-
-
-def _ignore(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise ValueError(f"ignore must be a list of rule ids, got {value!r}.")
-    ids = tuple(str(rule_id) for rule_id in value)
-    for rule_id in ids:
-        rule_class(rule_id)
-    return ids
-
-
-def _share(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 1:
-        return float(value)
-    raise ValueError(f"{name} must be a share above 0 and at most 1 such as 0.01, or None for no limit, got {value!r}.")
-
-
-def _flag(name: str, value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise ValueError(f"{name} must be true or false, got {value!r}.")

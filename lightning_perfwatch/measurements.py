@@ -163,7 +163,10 @@ class Pauses:
 
 @dataclass(frozen=True)
 class Window:
-    """One profiled window: ``trace`` is the file's name in the run directory, None when no file came of it."""
+    """One profiled window: ``trace`` is the file's name in the run directory, None when no file came of it.
+
+    ``opened_by`` says why there is a window: the schedule has it, somebody asked for it, or the step drifted.
+    """
 
     first_step: int
     num_steps: int
@@ -175,6 +178,7 @@ class Window:
     export_s: float | None = None
     size_mb: float | None = None
     rank: int = 0
+    opened_by: str = "schedule"
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ class Session:
         self._complained = False
         self._waiting_said = False
         self._was_disturbed = False
+        self._is_behind = False  # a window has closed that no analysis has read
         self.part = RankPart()
         self.parts: list[RankPart] = []
         if place.reason is not None and self._is_first:
@@ -66,6 +67,8 @@ class Session:
             tokens=config.tokens,
             directory=place.path if config.records_on(trainer.global_rank) else None,
             options=config.trace,
+            triggers=config.triggers,
+            answers=not any(config.records_on(rank) for rank in range(trainer.global_rank)),
             flops_per_batch=config.flops_per_batch,
             peak_tflops=config.peak_tflops,
             max_overhead_share=config.max_overhead_share,
@@ -101,12 +104,13 @@ class Session:
         """A training step is over."""
         competes = self._analyst.competes
         self._fit.is_disturbed = self._was_disturbed or competes
-        result = self._fit.step_ended(batch)
-        if result is not None:
-            self._analyze(result.window)
-            if result.row is not None and self._sink is not None:
-                self._sink.log(result.row.metrics, result.row.step)
+        window, row = self._fit.step_ended(batch)
+        if window is not None or row is not None:
+            self._analyze(window)
+            if row is not None and self._sink is not None:
+                self._sink.log(row.metrics, row.step)
                 self._show_window(self._analyst.finished())
+                self._catch_up()
             competes = self._analyst.competes
         self._was_disturbed = competes  # a child may be done within the next step
 
@@ -150,6 +154,13 @@ class Session:
     def _analyze(self, window: Window | None) -> None:
         """Have a window that has just closed analysed while training goes on."""
         if window is not None and window.trace is not None and self._is_first:
+            self._is_behind = True
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Begin an analysis that had to wait for the one before."""
+        if self._is_behind and self._analyst.is_free:
+            self._is_behind = False
             with self._fit.outside_steps():
                 self._analyst.begin(self._fit.evidence())
 

@@ -55,6 +55,11 @@ class Analyst:
         """Whether a child is at work that takes a notable part of the CPUs from the training; never waits."""
         return self._running is not None and self._running.competes
 
+    @property
+    def is_free(self) -> bool:
+        """Whether :meth:`begin` would begin, since the analysis before it has been handed over."""
+        return self._running is None
+
     def begin(self, evidence: Evidence) -> None:
         """Analyse a window that has just closed, in the background."""
         if self._directory is not None and self._arguments is not None and self._running is None:

@@ -12,10 +12,10 @@ _JUDGED_S = 1.0
 class Budget:
     """Holds what can still be chosen, repeated windows and the work in its hooks, below a share of the training time.
 
-    The first window is what the user asked for and does not count: in a short run nothing could pay for it. A further
-    one has to be affordable when it begins, by what windows took so far. Hooks are judged once per second of training;
-    as long as they cost too much, ``stride`` doubles up to 16: only every ``stride``-th time are metrics logged and
-    the device's clock read.
+    Windows that the user asked for, the schedule's first and those on request, don't count: in a short run nothing
+    could pay for them. Any other has to be affordable when it begins, by what windows took so far. Hooks are judged
+    once per second of training; as long as they cost too much, ``stride`` doubles up to 16: only every ``stride``-th
+    time are metrics logged and the device's clock read.
 
     Args:
         max_share: share (0..1] of the training time, None for no limit.
@@ -26,7 +26,10 @@ class Budget:
         self.stride = 1
         self.hooks_share: float | None = None
         self.num_left_out = 0
-        self._first_window_s: float | None = None
+        self._num_windows = 0
+        self._was_asked = True
+        self._asked_s = 0.0
+        self._settled_s = 0.0
         self._refused: tuple[float, float, float] = (0.0, 0.0, 0.0)
         self._training_s = 0.0
         self._hooks_s = 0.0
@@ -49,14 +52,25 @@ class Budget:
         """What the hooks took until now was for once, and is not judged."""
         self._judged_s = self._hooks_s = 0.0
 
-    def affords_window(self, num_windows: int, spent_s: float) -> bool:
-        """Whether another window may begin after ``num_windows``, which took ``spent_s``; it is counted if not."""
-        if self.max_share is None or num_windows == 0:
+    def begins_window(self, spent_s: float, *, is_asked: bool) -> bool:
+        """Whether a window may begin now that all windows until now took ``spent_s``; it is counted if not.
+
+        ``is_asked`` says that the user asked for it.
+        """
+        if self._was_asked:
+            self._asked_s += spent_s - self._settled_s
+        self._settled_s = spent_s
+        if not is_asked and not self._affords(spent_s):
+            return False
+        self._num_windows += 1
+        self._was_asked = is_asked
+        return True
+
+    def _affords(self, spent_s: float) -> bool:
+        if self.max_share is None or self._num_windows == 0:
             return True
-        if self._first_window_s is None:
-            self._first_window_s = spent_s
-        expected_s = spent_s / num_windows
-        allowed_s = self.max_share * self._training_s - (spent_s - self._first_window_s)
+        expected_s = spent_s / self._num_windows
+        allowed_s = self.max_share * self._training_s - (spent_s - self._asked_s)
         if expected_s <= allowed_s:
             return True
         self.num_left_out += 1
@@ -69,7 +83,7 @@ class Budget:
         if self.num_left_out:
             expected_s, allowed_s, training_s = self._refused
             notes.append(
-                f"{self.num_left_out} of the repeated windows {'was' if self.num_left_out == 1 else 'were'} left out: "
+                f"{self.num_left_out} further {'window was' if self.num_left_out == 1 else 'windows were'} left out: "
                 f"one takes {expected_s * 1e3:.0f} ms, and after {training_s:.1f} s of training "
                 f"max_overhead_share={self.max_share:g} left {allowed_s * 1e3:.0f} ms for it"
             )

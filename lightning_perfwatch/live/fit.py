@@ -5,10 +5,9 @@ Owns the order of things in a fit. Decides nothing about bottlenecks and shows n
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from lightning_perfwatch.live.listener import Listener
 from lightning_perfwatch.live.loading import describe_loader, find_loader
 from lightning_perfwatch.live.meter import Meter
 from lightning_perfwatch.live.metrics import MetricRow
+from lightning_perfwatch.live.on_demand import OnDemand
 from lightning_perfwatch.live.own_cost import OwnCost
 from lightning_perfwatch.live.pauses import describe_pauses
 from lightning_perfwatch.live.phases import PhaseTimer
@@ -41,10 +41,10 @@ from lightning_perfwatch.live.step_judge import StepJudge
 from lightning_perfwatch.live.steps import Kind, StepLog, are_pure, epoch_starts
 from lightning_perfwatch.live.totals import RunTotals
 from lightning_perfwatch.live.trace_options import TraceOptions
-from lightning_perfwatch.live.windows import Windows, capture_for
+from lightning_perfwatch.live.tracing import capture_for
+from lightning_perfwatch.live.triggers import Triggers
+from lightning_perfwatch.live.windows import Windows
 from lightning_perfwatch.measurements import Window
-
-log = logging.getLogger(__name__)
 
 
 class FitWatch:
@@ -60,6 +60,7 @@ class FitWatch:
         tokens: how tokens are counted, see :class:`~lightning_perfwatch.live.batch.BatchCounter`.
         directory: where traces are written; None if this process records none.
         options: what a trace records.
+        triggers, answers: see :class:`~lightning_perfwatch.live.on_demand.OnDemand`.
         flops_per_batch, peak_tflops: see :class:`~lightning_perfwatch.live.flop_meter.FlopMeter`.
         totals: what earlier sessions of this training have counted.
         before_s: seconds of wall clock that went by before the first step, by name.
@@ -76,6 +77,8 @@ class FitWatch:
         tokens: str | Callable[[Any], int] | None,
         directory: Path | None,
         options: TraceOptions,
+        triggers: Triggers,
+        answers: bool,
         flops_per_batch: UserFlops | None = None,
         peak_tflops: float | None = None,
         max_overhead_share: float | None = None,
@@ -121,9 +124,6 @@ class FitWatch:
             self._flops,
         )
         capture, reason = capture_for(trainer, own, directory, options, self._device.type)
-        if reason is not None:
-            log.warning("PerfWatch: tracing is off: %s.", reason)
-            self._notes.append(f"tracing is off: {reason}")
         self._windows = Windows(
             schedule,
             self._timer,
@@ -133,6 +133,12 @@ class FitWatch:
             rival=rival,
             count=self._flops.count,
             budget=self._budget,
+        )
+        if reason is not None:
+            self._windows.switch_off(f"tracing is off: {reason}")
+        followers = (self._judge.replan, self._meter.replan)
+        self._on_demand = OnDemand(
+            triggers, directory, self._windows, followers, int(trainer.world_size), answers=answers
         )
         self._resources = ResourceWatch(trainer)
         self._compilations = CompileWatch()
@@ -154,8 +160,8 @@ class FitWatch:
         """``on_train_batch_start``."""
         self._windows.step_started()
 
-    def step_ended(self, batch: Any) -> StepResult | None:
-        """``on_train_batch_end``: the step is over, the next one begins after this call."""
+    def step_ended(self, batch: Any) -> tuple[Window | None, MetricRow | None]:
+        """``on_train_batch_end``: what the step brought, a window that closed with it and a row that is due."""
         step, timer = self._step, self._timer
         timer.end_step()
         if self._marks is not None:
@@ -178,10 +184,12 @@ class FitWatch:
             self._close_interval()
         elif len(self._ended) >= _STEPS_AT_ONCE:
             self._add_steps()
+        if timer.watch.last_ns >= self._on_demand.due_ns:
+            self._on_demand.look(step, timer.watch.last_ns)
         row = self._meter.row()
         if row is not None and self._meter.num_rows <= 2:
             self._budget.start_over()  # the first row opens the loggers, which is no cost of every row
-        return None if window is None and row is None else StepResult(window, row)
+        return window, row
 
     def _add_steps(self) -> None:
         """Take up the steps that have ended: many at once, since that costs a tenth of taking each by itself."""
@@ -201,7 +209,9 @@ class FitWatch:
         """End the interval with the steps that have ended."""
         wait_s = self._meter.wait()
         self._add_steps()
-        self._resources.edge(self._meter.close(wait_s))
+        interval = self._meter.close(wait_s)
+        self._resources.edge(interval)
+        self._on_demand.interval_ended(self._step, interval)
 
     def outside_steps(self) -> AbstractContextManager[None]:
         """Within this context the time is PerfWatch's own and belongs to no step."""
@@ -236,6 +246,7 @@ class FitWatch:
         """Give the Trainer its profiler back and leave none running; the window that was open, if one was."""
         self._listener.remove_from(self._trainer)
         self._gc.stop()
+        self._on_demand.end()
         return self._windows.finish(reason)
 
     def part(self) -> RankPart:
@@ -283,14 +294,6 @@ class FitWatch:
         if not self._windows.done:
             missing["trace"] = next(iter(self._notes + self._windows.notes), "this process records no trace")
         return missing
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """What a finished step brought: a window that closed with it, a row of metrics that is due."""
-
-    window: Window | None = None
-    row: MetricRow | None = None
 
 
 _STEPS_AT_ONCE = 64

@@ -20,6 +20,7 @@ from lightning_perfwatch.live.clock import Device
 from lightning_perfwatch.live.flop_meter import FlopMeter
 from lightning_perfwatch.live.metrics import MetricRow, RowSums
 from lightning_perfwatch.live.phases import PhaseTimer
+from lightning_perfwatch.live.plan import Plan
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.stopwatch import Nanoseconds
 from lightning_perfwatch.live.throughput import Throughput
@@ -79,7 +80,7 @@ class Meter:
         self._trainer = trainer
         self._device = device
         self._timer = timer
-        self._schedule = schedule
+        self._plan = Plan(schedule)
         self._counter = counter
         self._totals = totals
         self._flops = flops
@@ -98,6 +99,11 @@ class Meter:
         self._unknown_said = counter.is_chosen
         totals.begin(is_resumed=trainer.global_step > 0)
 
+    def replan(self, plan: Plan) -> None:
+        """From the step after the next one on, ``plan`` says what is done with a step."""
+        self._plan = plan
+        self._unchanged_until = 0
+
     def step_ended(self, step: int, batch: Any, *, is_disturbed: bool, row_stride: int = 1) -> bool:
         """The step number ``step`` on ``batch`` is over; whether an interval ends with it, see :meth:`close`.
 
@@ -115,7 +121,7 @@ class Meter:
         self._is_due = self._is_row_due(row_stride)
         if step + 1 >= self._unchanged_until:
             self._next_is_clean = self._is_clean(step + 1)
-            self._unchanged_until = self._schedule.next_change(step + 1)
+            self._unchanged_until = self._plan.next_change(step + 1)
         next_is_clean = not is_disturbed and self._next_is_clean
         return self._is_due or next_is_clean is not self._is_open_clean or self._ends_epoch()
 
@@ -203,8 +209,7 @@ class Meter:
 
     def _is_clean(self, step: int) -> bool:
         """Whether the throughput of this step is the run's own."""
-        schedule = self._schedule
-        return step > 0 and step >= schedule.skip_first and schedule.action(step) is Action.IDLE
+        return step > 0 and step >= self._plan.schedule.skip_first and self._plan.action(step) is Action.IDLE
 
     def _ends_epoch(self) -> bool:
         return self._device.is_asynchronous and bool(self._loop.batch_progress.is_last_batch)

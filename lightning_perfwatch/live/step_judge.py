@@ -5,6 +5,7 @@ Keeps what does not change from step to step. Knows no clock and no Trainer.
 
 from __future__ import annotations
 
+from lightning_perfwatch.live.plan import Plan
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.steps import Kind
 
@@ -13,10 +14,15 @@ class StepJudge:
     """Judges the steps of a fit in their order."""
 
     def __init__(self, schedule: Schedule) -> None:
-        self._schedule = schedule
+        self._plan = Plan(schedule)
         self._usual = Kind.EPOCH_START
         self._usual_until = 0
         self._num_epochs = 0
+
+    def replan(self, plan: Plan) -> None:
+        """From the next step on, ``plan`` says what is done with a step."""
+        self._plan = plan
+        self._usual_until = 0
 
     def judge(self, step: int, num_epochs: int, *, is_disturbed: bool, is_recorded: bool) -> Kind:
         """The kind of the step that has just ended.
@@ -24,7 +30,7 @@ class StepJudge:
         ``num_epochs`` are those that have begun; ``is_recorded`` says whether a window is open.
         """
         if step >= self._usual_until:
-            self._usual, self._usual_until = self._usually(step), self._schedule.next_change(step)
+            self._usual, self._usual_until = self._usually(step), self._plan.next_change(step)
         kind = self._usual
         begins_epoch, self._num_epochs = num_epochs != self._num_epochs, num_epochs
         if step == 0:
@@ -35,7 +41,7 @@ class StepJudge:
 
     def _usually(self, step: int) -> Kind:
         """The same for a step that nothing but the schedule makes a special one."""
-        action = self._schedule.action(step)
+        action = self._plan.action(step)
         if action is not Action.IDLE:
             return Kind.RECORDED if action is Action.ACTIVE else Kind.DISTURBED
-        return Kind.EARLY if step < self._schedule.skip_first else Kind.STEADY
+        return Kind.EARLY if step < self._plan.schedule.skip_first else Kind.STEADY

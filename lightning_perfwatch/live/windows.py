@@ -1,4 +1,4 @@
-"""Carries out the schedule: audits, trials and windows, one step at a time.
+"""Carries out the plan: audits, trials and windows, one step at a time.
 
 Owns what happens between two steps and the one warning when tracing has to be switched off. Knows no rule.
 """
@@ -7,22 +7,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from lightning_perfwatch.live.budget import Budget
 from lightning_perfwatch.live.capture import Capture, CaptureError
 from lightning_perfwatch.live.loading import LoadWatch
 from lightning_perfwatch.live.phases import PhaseTimer
-from lightning_perfwatch.live.rivals import another_profiler, profiler_on_thread
+from lightning_perfwatch.live.plan import Plan
+from lightning_perfwatch.live.rivals import profiler_on_thread
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.syncs import SyncAudit
-from lightning_perfwatch.live.trace_options import TraceOptions
 from lightning_perfwatch.measurements import LoadProbe, Window
 from lightning_perfwatch.sync_sites import SyncSites
 
 log = logging.getLogger(__name__)
+
+REQUESTED = "requested"
+"""How the reason of a window begins that somebody asked for."""
+
+_BY_SCHEDULE = "schedule"
 
 
 class Windows:
@@ -36,7 +41,7 @@ class Windows:
         trial_steps: how many warmup steps the trial takes, so that it holds an optimizer step.
         rival: who else profiles, in words; asked before each window.
         count: counts the FLOPs of the last audited step; None where this process is not to.
-        budget: is asked before each window but the first.
+        budget: is asked before each window.
     """
 
     def __init__(
@@ -50,7 +55,7 @@ class Windows:
         count: StepCount | None = None,
         budget: Budget | None = None,
     ) -> None:
-        self._schedule = schedule
+        self.plan = Plan(schedule)
         self._timer = timer
         self._capture = capture
         self._trial_steps = min(trial_steps, schedule.warmup)
@@ -66,6 +71,8 @@ class Windows:
         self._auditing = False
         self._closing: str | None = None
         self._planned = range(0)
+        self._opened_by = _BY_SCHEDULE
+        self.off_reason: str | None = None
         self._idle_until = 0
         self.is_busy = False
         self.done: list[Window] = []
@@ -134,24 +141,26 @@ class Windows:
 
     def before_step(self, step: int) -> None:
         """Get ready for the step number ``step``."""
-        action = self._schedule.action(step)
+        action = self.plan.action(step)
         self._auditing = action is Action.AUDIT
-        self._counting = self._auditing and 0 < step == self._schedule.audit[-1]
+        self._counting = self._auditing and 0 < step == self.plan.schedule.audit[-1]
         if self._capture is not None and action in (Action.WARMUP, Action.ACTIVE):
             try:
                 with self._timer.capture:
-                    self._prepare(self._capture, step, self._schedule.window(step))
+                    self._prepare(self._capture, step, self.plan.window(step))
             except CaptureError as error:
                 self.switch_off(f"tracing is off: {error}")
         is_recording = self._capture is not None and self._capture.is_recording
         self.is_busy = self._auditing or self._audit.is_open or is_recording
         self._timer.fetch_observer = self if self.is_busy else None
-        self._idle_until = 0 if self.is_busy or action is not Action.IDLE else self._schedule.next_change(step)
+        self._idle_until = 0 if self.is_busy or action is not Action.IDLE else self.plan.next_change(step)
 
     def _prepare(self, capture: Capture, step: int, window: range) -> None:
         begins = step == window.start - self._trial_steps
-        if begins and not self._budget.affords_window(len(self.done), self._timer.capture_s):
+        if begins and not self._budget.begins_window(self._timer.capture_s, is_asked=self._is_asked(window)):
             self._left_out = window
+            if window == self.plan.on_demand:
+                self.notes.append(f"{self._opened_by} before step {step}, and no window had room in max_overhead_share")
         if window == self._left_out:
             return
         if begins:
@@ -166,6 +175,31 @@ class Windows:
             self._timer.window_begins()
             if self._closing is not None:
                 self._note(self._closing)
+
+    def open(self, step: int, opened_by: str) -> Plan:
+        """Record one more window, from step number ``step`` on or as soon as the schedule leaves room; the new plan."""
+        self.plan = self.plan.with_window(step)
+        self._opened_by = opened_by
+        self._idle_until = 0
+        return self.plan
+
+    def has_demand(self, step: int) -> bool:
+        """Whether a window beside the schedule is open or still to come after the step number ``step``."""
+        return step < self.plan.on_demand.stop and not self.is_off
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is recorded any more."""
+        return self._capture is None
+
+    def _is_asked(self, window: range) -> bool:
+        """Whether the user wants ``window`` whatever it costs: not a repeated one, and none that nobody knows of."""
+        if window == self.plan.on_demand:
+            return self._opened_by.startswith(REQUESTED)
+        return self.plan.is_first(window)
+
+    def _opener(self) -> str:
+        return self._opened_by if self._planned == self.plan.on_demand else _BY_SCHEDULE
 
     def validation_begins(self, num_batches: float) -> Window | None:
         """Validation inside a window is recorded outside of its steps; a window without room for it is closed.
@@ -194,6 +228,7 @@ class Windows:
             return None
         window = self._capture.stop(self._planned, reason or "the run ended inside the window")
         self._timer.window_ends()
+        window = replace(window, opened_by=self._opener())
         self.done.append(window)
         if window.trace is None and window.reason is not None:
             self.notes.append(f"there is no trace: {window.reason}")
@@ -201,6 +236,7 @@ class Windows:
 
     def switch_off(self, reason: str) -> None:
         """Record no more, for this reason."""
+        self.off_reason = reason
         self._note(reason)
         self._timer.window_ends()
         if self._capture is not None:
@@ -210,7 +246,7 @@ class Windows:
     def _close(self, reason: str | None) -> Window:
         assert self._capture is not None
         with self._timer.capture:
-            window = self._capture.stop(self._planned, reason)
+            window = replace(self._capture.stop(self._planned, reason), opened_by=self._opener())
         self._timer.window_ends()
         self.done.append(window)
         if window.trace is None and window.reason is not None:
@@ -220,31 +256,3 @@ class Windows:
     def _note(self, text: str) -> None:
         self.notes.append(text)
         log.warning("PerfWatch: %s.", text)
-
-
-def capture_for(
-    trainer: Any, own: object, directory: Path | None, options: TraceOptions, device_type: str
-) -> tuple[Capture | None, str | None]:
-    """What records the windows of a fit, and the reason why nothing does although it was asked to.
-
-    Without a ``directory`` this process is not to record.
-    """
-    if directory is None:
-        return None, None
-    other = another_profiler(trainer, own)
-    reason = other and f"{other} records this run, and two profilers at once lose each other's data"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)  # rank 0 made it on its own machine only
-    except OSError as error:
-        reason = reason or f"{directory} can't be made here ({error})"
-    if reason is not None:
-        return None, reason
-    capture = Capture(
-        directory=directory,
-        worker=f"rank{trainer.global_rank}",
-        device_types=[device_type],
-        options=options,
-        rank=trainer.global_rank,
-        world_size=trainer.world_size,
-    )
-    return capture, None

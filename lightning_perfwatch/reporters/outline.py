@@ -158,6 +158,15 @@ def _speed(report: Report) -> Iterable[Fact]:
         yield Fact("waits for the device", f"{amount(times)} by PerfWatch, {report.counted.sync_policy}")
     if report.window_s is not None:
         yield Fact("profiled window", duration(report.window_s) + _window_steps(report))
+    on_demand = [window for window in report.windows if window.opened_by != "schedule"]
+    if on_demand:
+        yield Fact("opened on demand", clean("; ".join(map(_opened, on_demand))))
+
+
+def _opened(window: Window) -> str:
+    """A window that the schedule did not have, and why it was opened."""
+    rank = f" of rank {window.rank}" if window.rank else ""
+    return f"{window.num_steps} steps from step {window.first_step} on{rank} ({window.opened_by})"
 
 
 def _window_steps(report: Report) -> str:

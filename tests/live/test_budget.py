@@ -9,7 +9,7 @@ def test_without_a_limit_everything_is_affordable() -> None:
     budget = Budget(None)
     budget.add_steps(10.0, 9.0)
 
-    assert budget.affords_window(5, 100.0)
+    assert all(budget.begins_window(100.0 * num, is_asked=num == 0) for num in range(5))
     assert budget.stride == 1
     assert budget.notes() == []
 
@@ -18,9 +18,9 @@ def test_the_first_window_is_never_left_out_and_never_counts() -> None:
     budget = Budget(0.01)
     budget.add_steps(0.5, 0.0)
 
-    assert budget.affords_window(0, 0.0)
+    assert budget.begins_window(0.0, is_asked=True)
     budget.add_steps(9.5, 0.0)
-    assert budget.affords_window(1, 0.1)  # 100 ms of the 100 ms that 1 % of 10 s are
+    assert budget.begins_window(0.1, is_asked=False)  # 100 ms of the 100 ms that 1 % of 10 s are
     assert budget.notes() == []
 
 
@@ -28,15 +28,26 @@ def test_a_repeated_window_waits_for_the_training_that_pays_for_it_and_the_earli
     budget = Budget(0.01)
     budget.add_steps(10.0, 0.0)
 
-    assert budget.affords_window(1, 0.06)
-    assert not budget.affords_window(2, 0.12)  # 60 ms are spent on the second one, and 40 ms are left
+    assert budget.begins_window(0.0, is_asked=True)
+    assert budget.begins_window(0.06, is_asked=False)
+    assert not budget.begins_window(0.12, is_asked=False)  # 60 ms are spent on the second one, and 40 ms are left
     budget.add_steps(2.0, 0.0)
-    assert budget.affords_window(2, 0.12)
+    assert budget.begins_window(0.12, is_asked=False)
     assert budget.num_left_out == 1
     assert budget.notes() == [
-        "1 of the repeated windows was left out: one takes 60 ms, and after 10.0 s of training "
+        "1 further window was left out: one takes 60 ms, and after 10.0 s of training "
         "max_overhead_share=0.01 left 40 ms for it"
     ]
+
+
+def test_a_window_on_request_is_never_left_out_and_takes_no_room_from_others() -> None:
+    budget = Budget(0.01)
+    budget.add_steps(6.0, 0.0)
+
+    assert [budget.begins_window(0.06 * num, is_asked=True) for num in range(5)] == [True] * 5
+    assert budget.begins_window(0.30, is_asked=False)
+    assert not budget.begins_window(0.36, is_asked=False)
+    assert budget.begins_window(0.36, is_asked=True)
 
 
 def test_hooks_that_cost_too_much_are_halved_until_they_do_not() -> None:

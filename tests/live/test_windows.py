@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from lightning_perfwatch.live.actions import Part
+from lightning_perfwatch.live.budget import Budget
 from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.step_count import StepCount
@@ -336,3 +337,50 @@ def test_validation_outside_of_a_window_changes_nothing(tmp_path: Path, step: in
 
     assert [window.num_steps for window in loop.windows.done] == [3]
     assert loop.windows.notes == []
+
+
+DRIFT = "drift: the step takes twice its steady state"
+
+
+def test_a_window_beside_the_schedule_tells_why_it_was_opened(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    loop.run(9)
+    plan = loop.windows.open(10, DRIFT)
+    assert [loop.windows.has_demand(step) for step in (9, 13, 14)] == [True, True, False]
+    loop.run(10)
+
+    assert plan.on_demand == range(11, 14)
+    assert [(window.first_step, window.opened_by) for window in loop.windows.done] == [(4, "schedule"), (11, DRIFT)]
+    assert list(loop.closed) == [6, 13]
+
+
+@pytest.mark.parametrize(("opened_by", "num_windows"), [(DRIFT, 1), ("requested with SIGUSR2", 2)])
+def test_only_a_window_that_nobody_asked_for_has_to_be_affordable(
+    tmp_path: Path, opened_by: str, num_windows: int
+) -> None:
+    loop = Loop(tmp_path, budget=Budget(1e-9))
+    loop.run(9)
+    loop.windows.open(10, opened_by)
+    loop.run(10)
+
+    assert len(loop.windows.done) == num_windows
+    left_out = [f"{DRIFT} before step 10, and no window had room in max_overhead_share"]
+    assert loop.windows.notes == ([] if num_windows == 2 else left_out)
+
+
+def test_a_window_on_request_before_the_first_one_takes_nothing_from_it(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, Schedule(skip_first=1, wait=9, warmup=1, active=2), budget=Budget(1e-9))
+    loop.windows.open(1, "requested with SIGUSR2")
+    loop.run(14)
+
+    assert [window.first_step for window in loop.windows.done] == [2, 11]
+
+
+def test_where_recording_is_off_no_window_is_to_come(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    loop.windows.switch_off("tracing is off: so it is")
+
+    assert loop.windows.is_off
+    assert loop.windows.off_reason == "tracing is off: so it is"
+    loop.windows.open(2, DRIFT)
+    assert not loop.windows.has_demand(2)

@@ -1,0 +1,148 @@
+"""``perfwatch trigger``: asks a training that is under way for one more profiled window.
+
+Owns what is said about it. Whether and when the window is recorded is for the training to say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lightning_perfwatch.report import Report
+    from lightning_perfwatch.window_requests import Listening, WindowRequests
+
+EXIT_OK = 0
+EXIT_NOT_YET = 1
+
+_POLL_S = 0.1
+
+
+def add_to(commands: Any) -> None:
+    """Add the parser of ``perfwatch trigger``."""
+    parser = commands.add_parser(
+        "trigger",
+        help="ask a training that is under way for one more window",
+        description="Ask a training that is under way for one more profiled window. Exit code 0: it was asked (with "
+        "--wait: the window is in the report); 1: --wait was too short or the training ended first; 2: no training "
+        "takes requests there.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("path", type=Path, metavar="RUN_DIR", help="run directory of the training")
+    parser.add_argument(
+        "--wait", type=_seconds, metavar="SECONDS", help="wait so long for the report with the window, and sum it up"
+    )
+    parser.set_defaults(command=run)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"seconds must be a positive number, got {text!r}")
+    return seconds
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask, say what will happen, and wait if that was wanted.
+
+    Raises:
+        ValueError: nobody listens in that directory, or nothing can be recorded.
+        OSError: the directory can't be written.
+    """
+    from lightning_perfwatch.window_requests import WindowRequests
+
+    path: Path = arguments.path
+    requests = WindowRequests(path)
+    before = _listener(requests, path)
+    if requests.ask():
+        _say(f"Asked process {before.pid} on {before.host} for a window; it looks {before.every}.")
+    else:
+        _say(f"A window is asked for already, and process {before.pid} on {before.host} has not taken that up yet.")
+    if arguments.wait is None:
+        _say(f"The report will be {path / 'report.json'}; to wait for it: --wait SECONDS.")
+        return EXIT_OK
+    return _wait(requests, path, before, time.monotonic() + arguments.wait)
+
+
+def _listener(requests: WindowRequests, path: Path) -> Listening:
+    """Who takes requests in ``path``; ValueError with the reason if nobody does."""
+    if not path.is_dir():
+        raise ValueError(f"{path} is no directory: give the run directory of a training that is under way.")
+    found = requests.listening()
+    if found is None:
+        is_over = (path / "report.json").exists()
+        seen = "it holds a report, so a training here is over or takes no requests" if is_over else (
+            "it has not come to its first step, or takes no requests, or this is no run directory"
+        )  # fmt: skip
+        raise ValueError(f"No training takes requests in {path}: {seen}.")
+    if found.is_gone:
+        raise ValueError(f"The training that took requests in {path} (process {found.pid}) is gone.")
+    if found.off is not None:
+        raise ValueError(f"The training in {path} can record no window: {found.off}.")
+    return found
+
+
+def _wait(requests: WindowRequests, path: Path, before: Listening, end_s: float) -> int:
+    """Follow the training until the report holds a newer window than ``before``."""
+    first_step = None
+    while time.monotonic() < end_s:
+        now = requests.listening()
+        if now is not None and now.off is not None:
+            raise ValueError(f"The training in {path} can record no window: {now.off}.")
+        if first_step is None and now is not None and _is_newer(now, before) and now.num_steps:
+            first_step = now.first_step
+            _say(f"It records steps {first_step} to {int(first_step or 0) + now.num_steps - 1}.")
+        report = _report_with(path, before, first_step)
+        if report is not None:
+            from lightning_perfwatch.reporters.terminal import window_line
+
+            _say(window_line(report))
+            return EXIT_OK
+        if now is None or now.is_gone:  # who is gone writes no report any more
+            return _after_the_end(path, before, first_step, end_s if now is None else 0.0)
+        time.sleep(_POLL_S)
+    _say("The window is not in the report yet; the training goes on." if first_step is None else
+         f"The window from step {first_step} on is not in the report yet; the training goes on.")  # fmt: skip
+    return EXIT_NOT_YET
+
+
+def _is_newer(now: Listening, before: Listening) -> bool:
+    """Whether the window that the training tells of is not one that was closed before the request."""
+    return now.first_step is not None and (now.first_step != before.first_step or not before.is_closed)
+
+
+def _report_with(path: Path, before: Listening, first_step: int | None) -> Report | None:
+    """The report, once it holds the window that was asked for."""
+    from lightning_perfwatch.run_directory import RunDirectory
+
+    try:
+        report = RunDirectory(path).read_report()
+    except (OSError, ValueError):
+        return None
+    known = before.first_step if before.is_closed and before.first_step is not None else -1
+    asked = [w for w in report.windows if w.opened_by.startswith("requested") and w.first_step > known]
+    if first_step is not None:
+        asked = [window for window in asked if window.first_step == first_step]
+    return report if asked else None
+
+
+def _after_the_end(path: Path, before: Listening, first_step: int | None, end_s: float) -> int:
+    """The training has ended: its last report may hold the window."""
+    while time.monotonic() < end_s:
+        report = _report_with(path, before, first_step)
+        if report is not None:
+            from lightning_perfwatch.reporters.terminal import window_line
+
+            _say(window_line(report))
+            return EXIT_OK
+        time.sleep(_POLL_S)
+    _say("The training is over and its report does not hold the window.")
+    return EXIT_NOT_YET
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
