@@ -20,6 +20,7 @@ from lightning_perfwatch.measurements import (
     PHASES,
     EpochStart,
     Excerpt,
+    LoaderInfo,
     Mark,
     Overhead,
     RankSummary,
@@ -96,6 +97,7 @@ class Report:
     ``directory`` is the run directory; a report of traces alone has ``source`` instead, the file that it shows.
     ``host_steps`` and ``device_steps`` are the single complete steps of the trace, ``timeline`` is the one of median
     length, event by event. ``excerpts`` holds the code around the places that findings name, by ``file:line``.
+    ``trace`` is the file in the run directory that the trace's figures are of, None without one.
     """
 
     run: RunInfo | None = None
@@ -122,6 +124,8 @@ class Report:
     marks: tuple[Mark, ...] = ()
     timeline: Timeline | None = None
     excerpts: dict[str, Excerpt] = field(default_factory=dict)
+    loader: LoaderInfo | None = None
+    trace: str | None = None
 
     @classmethod
     def of(
@@ -157,6 +161,7 @@ class Report:
             source=source,
             marks=evidence.marks or (),
             timeline=None if trace is None else timeline(trace),
+            loader=evidence.loader,
         )
 
 

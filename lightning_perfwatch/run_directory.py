@@ -31,6 +31,10 @@ TRACE_SUFFIX = ".pt.trace.json"
 _LOADER_EVENT = re.compile(
     rb'("cat":\s*")user_annotation(",\s*"name":\s*"enumerate\(DataLoader\)#)',
 )
+WINDOW_REPORT_SUFFIX = ".report.json"
+"""Ends the name of an earlier window's report, which begins like its trace's."""
+
+MOST_WINDOW_REPORTS = 16
 _CHUNK_BYTES = 8 << 20
 _LONGEST_MATCH_BYTES = 256
 
@@ -74,6 +78,26 @@ class RunDirectory:
         """The stored report. Raises OSError or ValueError where there is none."""
         return report_json.from_json(self.report_file.read_bytes())
 
+    def window_report_file(self, trace: str) -> Path:
+        """Where the report of the window with this ``trace`` is kept once another window's has taken its place."""
+        name = Path(trace).name.removesuffix(".gz").removesuffix(TRACE_SUFFIX)
+        return self.path / (name + WINDOW_REPORT_SUFFIX)
+
+    def _keep_earlier(self, report: Report) -> None:
+        """Before ``report`` is stored: keep the one that lies there, if it shows another window of the same fit."""
+        try:
+            content = self.report_file.read_bytes()
+            shown = report_json.from_json(content).trace
+            traces = {window.trace.removesuffix(".gz") for window in report.windows if window.trace is not None}
+            if shown is None or shown.removesuffix(".gz") not in traces - {str(report.trace).removesuffix(".gz")}:
+                return
+            _write_whole(self.window_report_file(shown), content)
+            kept = sorted(self.path.glob(f"*{WINDOW_REPORT_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
+            for path in kept[:-MOST_WINDOW_REPORTS]:
+                path.unlink(missing_ok=True)
+        except (OSError, ValueError):
+            return  # there is none, or none of this version: nothing is lost but a look back
+
     def write_page(self, page: str) -> None:
         """Store the report's page. Raises OSError where the directory can't be written."""
         _write_whole(self.page_file, page.encode())
@@ -104,16 +128,19 @@ class RunDirectory:
             for path in self.path.glob("*.part"):
                 path.unlink(missing_ok=True)
 
-    def read_trace(self, windows: Iterable[Window]) -> tuple[Trace | None, str | None]:
-        """The last complete window's trace that can be read, else a partial one's, and why there is none."""
+    def read_trace(self, windows: Iterable[Window]) -> tuple[Trace | None, str | None, str | None]:
+        """The last complete window's trace that can be read, else a partial one's.
+
+        With it come why there is none, and the name of its file.
+        """
         reason = None
         with_file = [window for window in windows if window.trace is not None]
         for window in sorted(with_file, key=lambda w: (w.partial, -w.first_step)):
             try:
-                return read_trace(self.path / str(window.trace)), None
+                return read_trace(self.path / str(window.trace)), None, window.trace
             except (TraceError, OSError) as error:
                 reason = reason or str(error)
-        return None, reason
+        return None, reason, None
 
     def analyze(
         self,
@@ -125,6 +152,8 @@ class RunDirectory:
     ) -> Report:
         """Everything in this directory as a report, stored as ``report.json`` if ``store``.
 
+        An earlier window's report that lies there is kept beside its trace: see :meth:`window_report_file`.
+
         For an analysis that is part of the run ``since_s`` is the reading of ``time.perf_counter`` when this process
         began: its CPU and wall time are added to the run's overhead.
 
@@ -132,14 +161,15 @@ class RunDirectory:
         """
         evidence = self.read_evidence()
         evidence = replace(evidence, windows=self.pack_traces(evidence.windows))
-        trace, reason = self.read_trace(evidence.windows)
+        trace, reason, file = self.read_trace(evidence.windows)
         missing = evidence.missing if reason is None else {**evidence.missing, "trace": reason}
         evidence = replace(evidence, trace=trace, missing=missing)
         report = Report.of(evidence, diagnose(evidence, rules, ignore), directory=str(self.path))
-        report = replace(report, excerpts=excerpts(report.findings, self._begun_at_s(evidence)))
+        report = replace(report, excerpts=excerpts(report.findings, self._begun_at_s(evidence)), trace=file)
         if since_s is not None and report.overhead is not None:
             report = replace(report, overhead=_with_this_process(report.overhead, since_s))
         if store:
+            self._keep_earlier(report)
             self.write_report(report)
         return report
 

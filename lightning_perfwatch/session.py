@@ -14,6 +14,7 @@ from typing import Any
 from lightning_perfwatch.config import PerfWatchConfig
 from lightning_perfwatch.live.analyst import Analyst
 from lightning_perfwatch.live.fit import FitWatch
+from lightning_perfwatch.live.metrics import result_metrics, window_metrics
 from lightning_perfwatch.live.place import Place
 from lightning_perfwatch.live.ranks import RankPart
 from lightning_perfwatch.live.startup import Startup
@@ -47,6 +48,7 @@ class Session:
         self._is_first = trainer.global_rank == 0
         self._quiet = config.quiet or not self._is_first
         self._stopped = False
+        self._is_broken_off = False
         self._thread = threading.get_ident()
         self._complained = False
         self._waiting_said = False
@@ -108,8 +110,10 @@ class Session:
         if window is not None or row is not None:
             self._analyze(window)
             if row is not None and self._sink is not None:
-                self._sink.log(row.metrics, row.step)
-                self._show_window(self._analyst.finished())
+                finished = self._analyst.finished()
+                of_window = {} if finished is None else window_metrics(finished)
+                self._sink.log({**row.metrics, **of_window}, row.step)
+                self._show_window(finished)
                 self._catch_up()
             competes = self._analyst.competes
         self._was_disturbed = competes  # a child may be done within the next step
@@ -127,6 +131,7 @@ class Session:
         if self._stopped:
             return
         self._stopped = True
+        self._is_broken_off = reason is not None
         self._fit.stop(reason)
         self.part = self._fit.part()
 
@@ -140,8 +145,13 @@ class Session:
             with suppress(OSError, ValueError):  # closed, or a pipe whose reader has gone
                 terminal.show(report, sys.stdout)
         if self._sink is not None:
-            self._sink.text(report, self._trainer.global_step)
-            self._sink.close()
+            self._sink.conclude(
+                report,
+                window_metrics(report),
+                result_metrics(report),
+                self._fit.last_step,
+                is_complete=not self._is_broken_off,
+            )
 
     def abandon(self, reason: str) -> None:
         """After a failure of PerfWatch itself: leave nothing running; :meth:`conclude` reports what there is."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lightning_perfwatch import report as report_json
 from lightning_perfwatch import run_directory
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Where
@@ -141,12 +142,12 @@ def test_the_last_complete_window_that_can_be_read_is_judged(tmp_path: Path) -> 
         window("partial.gz", 40, partial=True),
     ]
 
-    trace, reason = directory.read_trace(windows)
+    trace, reason, file = directory.read_trace(windows)
 
-    assert reason is None
+    assert reason is None and file == "second.gz"
     assert trace is not None
-    assert directory.read_trace(windows[:0]) == (None, None)
-    expected, _ = directory.read_trace([windows[1]])
+    assert directory.read_trace(windows[:0]) == (None, None, None)
+    expected, _, _ = directory.read_trace([windows[1]])
     assert expected is not None
     assert breakdown(trace) == breakdown(expected)
 
@@ -156,9 +157,9 @@ def test_a_trace_that_can_not_be_read_is_the_reason_for_what_is_skipped(tmp_path
     (tmp_path / "w.gz").write_bytes(b"no gzip")
     directory.write_evidence(Evidence(windows=(window("w.gz"),)))
 
-    trace, reason = directory.read_trace([window("w.gz")])
+    trace, reason, file = directory.read_trace([window("w.gz")])
 
-    assert trace is None
+    assert trace is None and file is None
     assert reason
     assert directory.analyze(rules=()).window_s is None
 
@@ -199,3 +200,61 @@ def test_code_that_was_changed_after_the_fit_had_begun_is_not_shown(tmp_path: Pa
     directory.write_evidence(Evidence(wall_s={"setup": 1000.0, "training": 1000.0}))
 
     assert directory.analyze(rules=[FindsLine(str(code))]).excerpts == {}
+
+
+def analysed_window(directory: RunDirectory, *traces: str) -> Report:
+    """The report after the last of these windows, whose traces differ by their steps."""
+    directory.path.mkdir(exist_ok=True)
+    for number, name in enumerate(traces, start=1):
+        if not directory.path.joinpath(f"{name}.gz").exists():
+            (directory.path / name).write_bytes(trace_text(number))
+    windows = tuple(window(name, 10 * number) for number, name in enumerate(traces))
+    directory.write_evidence(Evidence(windows=windows))
+    return directory.analyze(rules=())
+
+
+def test_a_report_names_the_trace_that_its_figures_are_of(tmp_path: Path) -> None:
+    report = analysed_window(RunDirectory(tmp_path), "a.pt.trace.json", "b.pt.trace.json")
+
+    assert report.trace == "b.pt.trace.json.gz"
+
+
+def test_an_earlier_windows_report_is_kept_beside_its_trace(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    first = analysed_window(directory, "rank0.1.pt.trace.json")
+    assert not list(tmp_path.glob("*.report.json"))  # one window: report.json is its report
+    second = analysed_window(directory, "rank0.1.pt.trace.json", "rank0.2.pt.trace.json")
+    again = directory.analyze(rules=())
+
+    assert again == second == directory.read_report()
+    assert [path.name for path in tmp_path.glob("*.report.json")] == ["rank0.1.report.json"]
+    kept = directory.window_report_file(str(second.windows[0].trace))
+    assert report_json.from_json(kept.read_bytes()) == first
+
+
+def test_what_an_earlier_fit_left_is_no_window_of_this_one(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    analysed_window(directory, "rank0.1.pt.trace.json")
+    analysed_window(directory, "rank0.7.pt.trace.json")
+
+    assert not list(tmp_path.glob("*.report.json"))
+
+
+def test_a_foreign_report_is_replaced_and_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text("[]")
+    analysed_window(RunDirectory(tmp_path), "a.pt.trace.json", "b.pt.trace.json")
+
+    assert not list(tmp_path.glob("*.report.json"))
+
+
+def test_the_newest_sixteen_reports_of_windows_are_kept(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    names = [f"rank0.{number:02}.pt.trace.json" for number in range(19)]
+    for count in range(1, 20):
+        analysed_window(directory, *names[:count])
+
+    assert [path.name[6:8] for path in sorted(tmp_path.glob("*.report.json"))] == [f"{n:02}" for n in range(2, 18)]
+
+
+def test_a_name_that_leads_out_of_the_directory_does_not(tmp_path: Path) -> None:
+    assert RunDirectory(tmp_path).window_report_file("../../etc/x.pt.trace.json.gz") == tmp_path / "x.report.json"

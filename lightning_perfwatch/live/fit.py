@@ -51,6 +51,7 @@ class FitWatch:
     """Watches one fit, from ``on_train_start`` to its end.
 
     ``is_disturbed`` is set as long as something of PerfWatch's own competes for the CPUs: such steps are not judged.
+    ``last_step`` is the last step on the axis on which Lightning logs, once :meth:`stop` was called.
 
     Args:
         trainer: the Trainer; its profiler is replaced by a listener until :meth:`stop`.
@@ -108,6 +109,7 @@ class FitWatch:
         self._before_s = dict(before_s or {})
         self._after_s = 0.0
         self._step = 0
+        self.last_step = 0
         self._ended: list[Kind] = []  # steps that are still to be taken up
         self._judge = StepJudge(schedule)
         self.is_disturbed = False
@@ -186,7 +188,7 @@ class FitWatch:
             self._add_steps()
         if timer.watch.last_ns >= self._on_demand.due_ns:
             self._on_demand.look(step, timer.watch.last_ns)
-        row = self._meter.row()
+        row = self._meter.row(self._steps.newest_step_s)
         if row is not None and self._meter.num_rows <= 2:
             self._budget.start_over()  # the first row opens the loggers, which is no cost of every row
         return window, row
@@ -235,6 +237,7 @@ class FitWatch:
             first = self._schedule.window(self._schedule.skip_first + self._schedule.wait).start
             self.note(f"the window never ran: it begins with step {first} and the run ended after {self._step} steps")
         self._close_interval()
+        self.last_step = self._meter.last_step
         self._timer.end_step()
         rest = self._timer.take()
         self._steps.add_outside(rest)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any
@@ -25,6 +26,7 @@ from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.stopwatch import Nanoseconds
 from lightning_perfwatch.live.throughput import Throughput
 from lightning_perfwatch.live.totals import RunTotals
+from lightning_perfwatch.measurements import Seconds
 
 log = logging.getLogger(__name__)
 
@@ -185,11 +187,19 @@ class Meter:
             self._row.add_interval(interval)
         return interval
 
-    def row(self) -> MetricRow | None:
-        """The row of metrics that is due with the step that has ended, if one is; its interval is closed."""
+    def row(self, newest_step_s: Callable[[int], Seconds | None] | None = None) -> MetricRow | None:
+        """The row of metrics that is due with the step that has ended, if one is; its interval is closed.
+
+        ``newest_step_s`` gives the durations of the newest steps.
+        """
         if not self._is_due:
             return None
-        return self._row.take(self._loop._batches_that_stepped, self._flops.peak_flops_per_s)
+        return self._row.take(self._loop._batches_that_stepped, self._flops.peak_flops_per_s, newest_step_s)
+
+    @property
+    def last_step(self) -> int:
+        """The last step that has ended, on the axis on which Lightning logs."""
+        return max(0, int(self._loop._batches_that_stepped) - 1)
 
     def counted(self) -> Counted:
         """All that was counted until the last edge."""

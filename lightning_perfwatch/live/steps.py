@@ -93,6 +93,18 @@ class StepLog:
                 return StepTimes(self._host_s[measured], self._device_s[measured])
         return StepTimes(self._host_s[order]) if len(order) else None
 
+    def newest_step_s(self, num_steps: int) -> Seconds | None:
+        """Durations of the newest steps of any kind, in seconds: on the device's clock where it runs on its own.
+
+        At most 8192. Steps that were not measured on that clock are left out; None if none was.
+        """
+        count = min(num_steps, self._num_steps, MOST_STEPS)
+        places = np.arange(self._num_steps - count, self._num_steps) % MOST_STEPS
+        by_phase_s = (self._host_s if self._device_s is None else self._device_s)[places]
+        step_s = by_phase_s.sum(axis=1)
+        step_s = step_s[~np.isnan(step_s)]
+        return step_s if len(step_s) else None
+
     def hook_times(self, meanings: list[Meaning], own_slots: set[int]) -> tuple[HookTime, ...] | None:
         """Every hook's mean time in the judged steps, the longest first; None without steps."""
         sums = self._judged_hooks()

@@ -1,55 +1,93 @@
-"""Metrics and the report for the Trainer's loggers, and for TensorBoard where no logger writes for it.
+"""Metrics and the report for the Trainer's loggers, and event files in the run directory for what is TensorBoard's.
 
-Owns the choice of where to log. Decides nothing and knows no Trainer.
+Owns the choice of what goes where. Decides nothing and knows no Trainer.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from traceback import format_exception_only
 from typing import Any
 
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.reporters import tensorboard
+from lightning_perfwatch.reporters.hparams import settings
 
 log = logging.getLogger(__name__)
 
+_KEEP_SETTINGS = ("WandbLogger", "MLFlowLogger", "CometLogger")
+"""The loggers that add settings to what they have. CSVLogger and TensorBoardLogger would write them into the user's
+``hparams.yaml``, which ``load_from_checkpoint`` can take for a module's arguments."""
+
 
 class LoggerSink:
-    """Writes to all ``loggers``, and to event files in ``directory`` if none of them is a TensorBoard logger.
+    """Writes to all ``loggers`` through their own interface, and to event files in ``directory``.
 
-    Whatever raises is warned about once and left alone from then on; the others go on.
+    These hold the custom-scalars layout, the result of the run and its settings, and all rows and the report too if
+    none of the loggers is a TensorBoard logger. So nothing of the user's own in TensorBoard changes. Whatever raises
+    is warned about once and left alone from then on; the others go on.
     """
 
     def __init__(self, loggers: Sequence[Any], directory: Path | None) -> None:
         self._loggers = list(loggers)
-        self._own: tensorboard.EventFiles | None = None
-        if directory is not None and not any(_shows_text(logger) for logger in self._loggers):
-            self._own = tensorboard.EventFiles(directory)
+        self._boards = [logger for logger in loggers if _is(logger, "TensorBoardLogger")]
+        self._own = None if directory is None else tensorboard.EventFiles(directory)
+        self._failed: list[Any] = []
+        self._step = -1
+        self._keys: set[str] = set()  # that were logged at this step
+        if self._own is not None and not self._boards:
             self._loggers.append(self._own)
 
-    def log(self, metrics: dict[str, float], step: int) -> None:
-        """One row of metrics at ``step``."""
-        self._each(self._loggers, lambda logger: logger.log_metrics(metrics, step=step))
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """One row of metrics at ``step``; a value that is no finite number is left out."""
+        row = {key: value for key, value in metrics.items() if math.isfinite(value)}
+        self._keys = set(row) if step > self._step else self._keys | set(row)
+        self._step = max(step, self._step)
+        self._each([self._own], lambda files: files.open())
+        self._each(self._loggers, lambda logger: logger.log_metrics(dict(row), step=step))
 
-    def text(self, report: Report, step: int) -> None:
-        """The report as text, where it can be shown."""
-        showing = [logger for logger in self._loggers if logger is self._own or _shows_text(logger)]
-        self._each(showing, lambda logger: tensorboard.write_text(report, logger.experiment, step))
+    def conclude(
+        self,
+        report: Report,
+        row: Mapping[str, float],
+        result: Mapping[str, float],
+        step: int,
+        *,
+        is_complete: bool = True,
+    ) -> None:
+        """The end: a last ``row`` and the ``result`` at ``step``, the report as text, settings; then all is closed.
 
-    def close(self) -> None:
-        """Flush and close what was opened here."""
-        if self._own in self._loggers:
-            self._each([self._own], lambda files: files.close())
+        Of the row, what was logged at this step before is left out: no metric has two values at one step.
+        ``is_complete`` says whether the run came to its own end.
+        """
+        step = max(step, self._step)
+        taken = self._keys if step == self._step else set()
+        rest = {key: value for key, value in row.items() if key not in taken}
+        if rest:
+            self.log(rest, step)
+        others = [logger for logger in self._loggers if logger not in self._boards and logger is not self._own]
+        self._each([*others, self._own], lambda logger: logger.log_metrics(dict(result), step=step))
+        used = settings(report)
+        self._each(
+            [logger for logger in others if _is(logger, *_KEEP_SETTINGS)], lambda logger: logger.log_hyperparams(used)
+        )
+        self._each(self._boards or [self._own], lambda logger: tensorboard.write_text(report, logger.experiment, step))
+        if all(tensorboard.shows_no_hparams(board) for board in self._boards):
+            theirs = tensorboard.hparams_of(self._boards)
+            self._each([self._own], lambda files: files.write_session({**theirs, **used}, is_complete))
+        self._each([self._own], lambda files: files.close())
 
     def _each(self, loggers: Sequence[Any], action: Callable[[Any], object]) -> None:
-        for logger in list(loggers):
+        for logger in loggers:
+            if logger is None or any(logger is one for one in self._failed):
+                continue
             try:
                 action(logger)
             except Exception as error:  # noqa: BLE001 - a logger may fail in any way
-                self._loggers.remove(logger)
+                self._failed.append(logger)
                 log.warning(
                     "PerfWatch logs no more to %s, which failed: %s",
                     type(logger).__name__,
@@ -57,5 +95,6 @@ class LoggerSink:
                 )
 
 
-def _shows_text(logger: Any) -> bool:
-    return any(kind.__name__ == "TensorBoardLogger" for kind in type(logger).__mro__)
+def _is(logger: Any, *names: str) -> bool:
+    """Whether this is a logger of Lightning's of one of these classes, of either of its packages."""
+    return any(kind.__name__ in names for kind in type(logger).__mro__)

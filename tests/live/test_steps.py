@@ -187,3 +187,28 @@ def test_the_starts_of_epochs_are_numbered_and_in_seconds() -> None:
         EpochStart(epoch=3, iterator_s=2.0, first_wait_s=0.5),
         EpochStart(epoch=4, iterator_s=0.0, first_wait_s=1e-9),
     )
+
+
+def test_the_newest_steps_are_told_whatever_their_kind() -> None:
+    log = log_of((1.0, Kind.STEADY), (2.0, Kind.RECORDED), (3.0, Kind.DISTURBED))
+
+    assert StepLog().newest_step_s(3) is None
+    assert log.newest_step_s(2) == pytest.approx([0.002, 0.003])
+    assert log.newest_step_s(100) == pytest.approx([0.001, 0.002, 0.003])
+
+
+def test_the_newest_steps_wrap_around_the_end_of_the_memory() -> None:
+    log = StepLog()
+    log.add(parts(*[1.0] * (MOST_STEPS - 1)), [Kind.STEADY] * (MOST_STEPS - 1))
+    log.add(parts(2.0, 3.0, 4.0), [Kind.STEADY] * 3)
+
+    assert log.newest_step_s(4) == pytest.approx([0.001, 0.002, 0.003, 0.004])
+
+
+def test_on_a_device_the_newest_steps_are_those_that_its_clock_has_measured() -> None:
+    """The host runs ahead of the device: its own times would say nothing of how long a step takes."""
+    log = log_of((1.0, Kind.STEADY), (1.0, Kind.STEADY), (1.0, Kind.STEADY), on_device=True)
+    assert log.newest_step_s(3) is None
+
+    log.set_device(1, np.full(len(PHASES), 0.01))
+    assert log.newest_step_s(3) == pytest.approx([0.07])
