@@ -5,7 +5,7 @@ Owns the order of things in a fit. Decides nothing about bottlenecks and shows n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -286,17 +286,13 @@ class FitWatch:
             settings=describe_settings(trainer, self._module),
             resources=self._resources.resources(),
         )
-        missing = {name: reason for name, reason in self._missing().items() if getattr(known, name) is None}
-        return replace(known, missing=missing)
+        return replace(known, missing={name: why for name, why in self._missing() if getattr(known, name) is None})
 
-    def _missing(self) -> dict[str, str]:
-        missing = {
-            "syncs": f"the run ended after {self._step} steps, before a step was audited",
-            "steps": f"{self._step} training steps are too few to judge a steady step",
-        }
+    def _missing(self) -> Iterator[tuple[str, str]]:
+        yield "syncs", f"the run ended after {self._step} steps, before a step was audited"
+        yield "steps", f"{self._step} training steps are too few to judge a steady step"
         if not self._windows.done:
-            missing["trace"] = next(iter(self._notes + self._windows.notes), "this process records no trace")
-        return missing
+            yield "trace", next(iter(self._notes + self._windows.notes), "this process records no trace")
 
 
 _STEPS_AT_ONCE = 64
