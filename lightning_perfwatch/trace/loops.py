@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_perfwatch.trace.columns import Bools, Ints, Operators
+from lightning_perfwatch.trace.intervals import Floats
+from lightning_perfwatch.trace.nesting import enclosing
 from lightning_perfwatch.trace.optimizer_time import inside, optimizer_intervals
 from lightning_perfwatch.trace.places import CodePlace, code_place
 from lightning_perfwatch.trace.trace import Trace
@@ -13,7 +15,8 @@ from lightning_perfwatch.trace.trace import Trace
 LONGEST_PATTERN = 64
 """Operators in one round of a loop at most."""
 # What an operator costs the host beside its arithmetic: its call from Python, its dispatch, its output, its node of
-# the backward pass. Measured on a CPU with the profiler on: 5 to 15 us from Python, with backward 10 to 25.
+# the backward pass. Measured on CPUs with the profiler on: 5 to 15 us from Python, with backward 10 to 25. It is paid
+# again by every operator that another one calls, such as the five within a matmul.
 _OVERHEAD_US = 20.0
 # The backward pass of cutting one piece out of a tensor makes a tensor of zeros as large as the whole, for each piece.
 _CUT_OUT = re.compile(r"(?:Select|Slice|Narrow|Index|Gather|AsStrided|Unfold)\w*Backward")
@@ -63,7 +66,7 @@ def host_loops(trace: Trace, min_rounds: int = 32) -> Loops | None:
     follows = looped & np.append(loop[1:] == loop[:-1], False) & (gap_us < _LONGEST_GAP_US)
     gap_us = np.where(follows, np.maximum(gap_us, 0.0), 0.0)
     cut_out = trace.matching(ops, lambda name: _CUT_OUT.search(name) is not None)
-    called_us = np.where(cut_out, ops.dur_us, np.minimum(ops.dur_us, _OVERHEAD_US))
+    called_us = np.where(cut_out, ops.dur_us, _called_us(trace, ops))
     overhead_us = np.where(looped, called_us, 0.0) + gap_us
     rows = loop == int(np.argmax(np.bincount(loop[looped], overhead_us[looped])))
     first = int(np.flatnonzero(rows)[0])
@@ -86,6 +89,14 @@ def _outermost(trace: Trace) -> Operators:
     ops = ops.take(~inside(np.concatenate((optimizer_intervals(trace), trace.dataloader.intervals)), ops))
     ended = np.maximum.accumulate(np.append(-np.inf, ops.end_us))[:-1]
     return ops.take(np.flatnonzero(ops.start_us >= ended)[:_MOST_ROWS])
+
+
+def _called_us(trace: Trace, outermost: Operators) -> Floats:
+    """For each of these operators what calling it, and those that it calls, takes at most."""
+    own_us = np.minimum(trace.ops.self_us, _OVERHEAD_US)
+    row = enclosing(outermost, trace.ops.tid, trace.ops.start_us)
+    inside = row >= 0
+    return np.asarray(np.bincount(row[inside], own_us[inside], len(outermost)), np.float64)
 
 
 def _repeats(names: Ints, step: Ints, min_rounds: int) -> tuple[Bools, Ints, Ints]:

@@ -42,7 +42,7 @@ LOADING = (
         f"{_CLASSIFIER} data._target_=faults.loading.BlurredImages data.jpeg_size=384"
         " data.num_pictures=500 model.width=16",
         "dataloader-starvation",
-        fix="++data.in_memory=true data.num_workers=0",
+        fix="data.num_workers=2",
     ),
     Case(
         "gan, no workers and a slow disk",

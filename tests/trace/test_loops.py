@@ -39,6 +39,14 @@ def test_of_long_operators_only_the_call_counts() -> None:
     assert found.time_share == pytest.approx(0.8)
 
 
+def test_operators_within_others_are_called_too() -> None:
+    inner = [op(100 * turn + at, 30.0, "aten::view") for turn in range(40) for at in (5.0, 40.0)]
+    found = host_loops(loop_of(*rounds(40, 0, ("aten::matmul",), dur=100.0, gap=0.0), *inner))
+    assert found is not None
+    assert found.num_operators_per_step == 40
+    assert found.overhead_us_per_step == pytest.approx(40 * 3 * 20)
+
+
 def test_rounds_must_be_as_many_as_asked_for() -> None:
     recorded = loop_of(*rounds(31, 0, ("aten::mul", "aten::add")))
     assert host_loops(recorded, min_rounds=32) is None
