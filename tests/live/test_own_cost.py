@@ -69,4 +69,4 @@ def test_repeated_windows_that_a_short_run_can_not_pay_for_are_left_out_and_the_
     assert watch.report is not None
     assert len(watch.report.windows) == 1
     assert overhead_of(watch).num_windows_left_out == 3
-    assert any("3 of the repeated windows were left out" in note for note in watch.report.notes)
+    assert any("3 further windows were left out" in note for note in watch.report.notes)
