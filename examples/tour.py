@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, help="where the run directories go")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", message=".*does not have many workers")  # said of what is planted here
+    warnings.filterwarnings("ignore", category=FutureWarning)  # Lightning's use of torch, not the example's
     if arguments.example == "timing":
         timing.main()
         return
