@@ -43,7 +43,9 @@ def test_the_trace_from_elsewhere_is_recorded_and_analysed(
     run(block)
 
     assert main(["analyze", "trace.json"]) == 0
-    assert "aten::" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "aten::" in printed
+    assert "5 steps" in printed
 
 
 def test_the_settings_in_yaml_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
