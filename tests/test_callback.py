@@ -24,7 +24,7 @@ from lightning.pytorch.profilers import SimpleProfiler
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from lightning_perfwatch import PerfWatch, Report, Rule, Schedule
+from lightning_perfwatch import PerfWatch, Report, Rule, Schedule, Triggers
 from lightning_perfwatch.live.fit import FitWatch
 from lightning_perfwatch.live.metrics import MetricRow
 from lightning_perfwatch.rules.slow_hook import SlowHook
@@ -474,6 +474,7 @@ def test_lightning_cli_makes_it_from_a_class_path(monkeypatch: pytest.MonkeyPatc
                         "schedule": {"skip_first": 1, "wait": 2},
                         "tokens": "input_ids",
                         "rules": {"slow-hook": {"warning_share": 0.2}},
+                        "triggers": {"signal": "SIGUSR2", "drift_factor": None},
                         "quiet": True,
                     },
                 }
@@ -487,6 +488,7 @@ def test_lightning_cli_makes_it_from_a_class_path(monkeypatch: pytest.MonkeyPatc
     assert watch.config.schedule == Schedule(skip_first=1, wait=2)
     assert (watch.config.tokens, watch.config.quiet) == ("input_ids", True)
     assert SlowHook(warning_share=0.2) in (watch.config.rules or ())
+    assert watch.config.triggers == Triggers(signal="SIGUSR2", drift_factor=None)
 
 
 def test_hydra_makes_it_from_a_target() -> None:
@@ -497,6 +499,7 @@ def test_hydra_makes_it_from_a_target() -> None:
         "_target_": "lightning_perfwatch.PerfWatch",
         "schedule": {"_target_": "lightning_perfwatch.Schedule", "wait": 2},
         "trace": {"max_trace_mb": 5},
+        "triggers": {"max_drifts": 0},
         "ranks": [0, 1],
         "ignore": ["slow-hook"],
     }
@@ -504,6 +507,7 @@ def test_hydra_makes_it_from_a_target() -> None:
 
     assert watch.config.schedule == Schedule(wait=2)
     assert watch.config.trace.max_trace_mb == 5
+    assert watch.config.triggers == Triggers(max_drifts=0)
     assert (watch.config.ranks, watch.config.ignore) == ((0, 1), ("slow-hook",))
 
 

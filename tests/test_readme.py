@@ -6,10 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-from lightning_perfwatch import PerfWatch
+import pytest
+
+from lightning_perfwatch import PerfWatch, Schedule, Triggers
+from lightning_perfwatch.cli import main
 from tests.reports.harness import fit
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[1] / "README.md").read_text(), flags=re.DOTALL)
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
 def run(text: str) -> dict[str, Any]:
@@ -28,3 +33,52 @@ def test_a_rule_of_the_users_own_is_asked_beside_the_others(tmp_path: Path) -> N
     assert watch.report is not None
     found = [finding for finding in watch.report.findings if finding.rule == "small-batch"]
     assert [finding.summary for finding in found] == ["A batch holds 2 samples."]
+
+
+def test_the_trace_from_elsewhere_is_recorded_and_analysed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (block,) = (block for block in BLOCKS if "export_chrome_trace" in block)
+    run(block)
+
+    assert main(["analyze", "trace.json"]) == 0
+    printed = capsys.readouterr().out
+    assert "aten::" in printed
+    assert "5 steps" in printed
+
+
+def test_the_settings_in_yaml_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (settings,) = (
+        block for block in re.findall(r"```yaml\n(.*?)```", README, re.DOTALL) if "# perfwatch.yaml" in block
+    )
+    (tmp_path / "perfwatch.yaml").write_text(settings)
+    (block,) = (block for block in BLOCKS if "from_config" in block)
+
+    watch = run("from lightning_perfwatch import PerfWatch\n" + block)["watch"]
+    assert watch.config.schedule.repeat == 2
+
+
+def test_the_defaults_in_the_table_are_those_of_the_code() -> None:
+    for given in (Schedule(), Triggers()):
+        assert f"`{given!r}`" in README
+
+
+def test_every_example_that_is_named_is_there() -> None:
+    named = set(re.findall(r"examples/\w+\.py", README))
+    assert named
+    assert all((ROOT / path).is_file() for path in named)
+    examples = set(re.findall(r"examples/tour\.py (\w+)", README))
+    assert examples == {"attention", "timing", "loading", "reading"}
+    for experiment in re.findall(r"experiment=(\w+)", README):
+        assert (ROOT / f"configs/experiment/{experiment}.yaml").is_file()
+
+
+def test_what_is_said_of_the_window_is_so() -> None:
+    """The default window, and the one that looks earlier, in steps counted from 0."""
+    assert Schedule().window(Schedule().skip_first + Schedule().wait) == range(22, 27)
+    assert "over after step 26" in README
+    early = Schedule(skip_first=2, wait=3, warmup=1, active=3)
+    assert "Schedule(skip_first=2, wait=3, warmup=1, active=3)" in README
+    assert early.end < 10

@@ -92,8 +92,12 @@ class DriftWatch:
         self._slow.clear()
         return (
             f"drift: the step takes {now_s / steady_s:.1f} times its steady state "
-            f"({now_s * 1e3:.3g} ms against {steady_s * 1e3:.3g} ms)"
+            f"({_ms(now_s)} against {_ms(steady_s)})"
         )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.0f} ms" if seconds >= 0.1 else f"{seconds * 1e3:.3g} ms"
 
 
 def _times(span: Span, steady: Sequence[Span]) -> float:

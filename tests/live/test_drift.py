@@ -41,6 +41,13 @@ def test_a_step_that_takes_longer_is_found_once_and_told_with_both_times() -> No
     ]
 
 
+def test_long_steps_are_told_in_full() -> None:
+    fast, slow = interval([1.13] * 10), interval([2.9301] * 10)
+
+    ((_, text),) = found(DriftWatch(1.5, 3.0, 1), [fast] * 10 + [slow] * 10)
+    assert text == "drift: the step takes 2.6 times its steady state (2,930 ms against 1,130 ms)"
+
+
 def test_it_has_to_last() -> None:
     fast, slow = interval([0.1] * 10), interval([0.5] * 10)
 

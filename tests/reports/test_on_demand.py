@@ -23,7 +23,7 @@ from lightning_perfwatch.reporters.outline import outline
 from lightning_perfwatch.window_requests import Listening, WindowRequests
 from tests.live.factories import HostClock
 from tests.live.test_windows import Loop
-from tests.reports.harness import NEVER, SHORT, Module, fit, loader, read_events, steps_of, trace_files
+from tests.reports.harness import NEVER, SHORT, Module, fit, loader, read_events, run_script, steps_of, trace_files
 
 EARLY = Schedule(skip_first=0, wait=1, warmup=1, active=2)
 """Steps 2 and 3 are recorded."""
@@ -295,6 +295,38 @@ def test_several_ranks_see_a_request_at_the_same_step_and_plan_the_same_window(t
 
     assert [planned for _, planned in ranks] == [[24], [24], [24]]
     assert not (tmp_path / "window.request").exists()
+
+
+DDP = """
+from datetime import timedelta
+import torch
+from lightning.pytorch.strategies import DDPStrategy
+from lightning_perfwatch import PerfWatch
+from tests.reports.harness import NEVER, fit, loader
+from tests.reports.test_on_demand import At, ask
+
+def first_rank_asks():
+    if torch.distributed.get_rank() == 0:
+        ask()
+
+watch = PerfWatch(schedule=NEVER, ranks="all", quiet=True)
+strategy = DDPStrategy(process_group_backend="gloo", timeout=timedelta(seconds=30))
+used = fit(
+    watch, None, loader(64), others=[At(12, act=first_rank_asks)], accelerator="cpu", devices=2,
+    strategy=strategy,
+)
+if used.global_rank == 0:
+    windows = watch.report.windows
+    print("WINDOWS", [(one.rank, one.first_step, one.num_steps, one.opened_by) for one in windows])
+"""
+
+
+def test_two_processes_record_the_same_steps_on_one_request(tmp_path: Path) -> None:
+    run = run_script(DDP, tmp_path)
+
+    assert run.returncode == 0, run.stderr
+    assert f"WINDOWS {[(0, 24, 5, BY_COMMAND), (1, 24, 5, BY_COMMAND)]}" in run.stdout
+    assert not (tmp_path / "perfwatch/window.request").exists()
 
 
 def test_a_process_that_records_nothing_does_not_look(tmp_path: Path) -> None:
