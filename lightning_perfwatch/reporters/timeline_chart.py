@@ -131,14 +131,15 @@ def _tops(timeline: Timeline) -> tuple[list[int], int]:
 
 def _columns(timeline: Timeline, tops: list[int]) -> dict[str, Any]:
     """All events of all lanes in columns of one length; times in milliseconds."""
-    palette = np.array([zlib.crc32(name.encode()) % NUM_COLOURS for name in _names(timeline)], np.uint8)
+    by_name = np.array([zlib.crc32(name.encode()) % NUM_COLOURS for name in _names(timeline)], np.uint8)
+    colours = {"phases": _phase_colours(timeline), "loader": np.full_like(by_name, PHASES.index("data_wait"))}
     columns: dict[str, list[Any]] = {name: [] for name in ("begin_ms", "duration_ms", "row", "colour", "name", "lane")}
     for number, (lane, top) in enumerate(zip(timeline.lanes, tops, strict=True)):
         name_ids = np.array(lane.name_ids, np.int32)
         columns["begin_ms"].append(np.array(lane.begin_us) / 1e3)
         columns["duration_ms"].append(np.array(lane.duration_us) / 1e3)
         columns["row"].append(np.array(lane.depths, np.float32) + np.float32(top + 1.07))
-        columns["colour"].append(_phase_colours(timeline)[name_ids] if lane.kind == "phases" else palette[name_ids])
+        columns["colour"].append(colours.get(lane.kind, by_name)[name_ids])
         columns["name"].append(name_ids)
         columns["lane"].append(np.full(len(name_ids), number, np.int32))
     return {name: np.concatenate(parts) if parts else np.array([]) for name, parts in columns.items()}

@@ -12,13 +12,11 @@ function colour(variable) {
 }
 
 // A model says in its tags which of its properties has the colour of which variable.
-function paint() {
-  for (const chart of charts) {
-    for (const model of chart.document.all_models) {
-      for (const tag of model.tags) {
-        for (const [property, variable] of Object.entries(tag.colours ?? {})) {
-          model[property] = Array.isArray(variable) ? variable.map(colour) : colour(variable);
-        }
+function paint(chart) {
+  for (const model of chart.document.all_models) {
+    for (const tag of model.tags) {
+      for (const [property, variable] of Object.entries(tag.colours ?? {})) {
+        model[property] = Array.isArray(variable) ? variable.map(colour) : colour(variable);
       }
     }
   }
@@ -48,20 +46,25 @@ function inWords(ms) {
   return value === 0 ? "0 s" : `${value.toFixed(digits)} ${unit}`;
 }
 
-async function embed(name) {
-  const place = document.getElementById(`${name}-chart`);
-  const item = dataOf(`${name}-data`);
-  await Bokeh.embed.embed_item(item, place);
-  const chart = Bokeh.documents.at(-1).roots()[0];
+// A chart of the page's JSON, which ``show`` brings to the screen: what is set before is not painted twice.
+function load(name) {
+  const { Document } = Bokeh.require("document");
+  const chart = Document.from_json(dataOf(`${name}-data`).doc).roots()[0];
   charts.push(chart);
   return chart;
 }
 
-async function drawThroughput() {
-  const chart = await embed("throughput");
+async function show(chart, place) {
+  paint(chart);
+  await Bokeh.embed.add_document_standalone(chart.document, place, [place]);
+}
+
+async function drawThroughput(place) {
+  const chart = load("throughput");
   for (const hover of chart.toolbar.tools) {
     hover.tooltips = (source, { index }) => tip(source.data.tip[index].split("\n"));
   }
+  await show(chart, place);
 }
 
 class Timeline {
@@ -92,13 +95,16 @@ class Timeline {
     ];
   }
 
-  get widthPx() {
-    return this.place.clientWidth;
+  resized() {
+    if (this.place.clientWidth !== this.widthPx) {
+      this.refreshSoon();
+    }
   }
 
   // Names go into the bars that have room for them, and the lanes' names stay at the left edge.
   refresh() {
     const { start, end } = this.time;
+    this.widthPx = this.place.clientWidth;
     const msPerPx = (end - start) / Math.max(1, this.widthPx);
     const { begin_ms, duration_ms, row, name } = this.events;
     const x = [], y = [], text = [];
@@ -159,9 +165,8 @@ class Timeline {
 
 const KEYS = { "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", 0: "whole", Home: "whole" };
 
-async function drawTimeline() {
-  const chart = await embed("timeline");
-  const place = document.getElementById("timeline-chart");
+async function drawTimeline(place) {
+  const chart = load("timeline");
   const timeline = new Timeline(chart, dataOf("timeline-texts"), place);
   if (matchMedia("(pointer: coarse)").matches) {
     // A finger scrolls the page; the buttons zoom.
@@ -176,20 +181,22 @@ async function drawTimeline() {
       timeline.do(KEYS[event.key]);
     }
   });
-  new ResizeObserver(() => timeline.refreshSoon()).observe(place);
+  await show(chart, place);
+  new ResizeObserver(() => timeline.resized()).observe(place);
 }
 
 async function draw() {
-  for (const [id, drawing] of [["throughput-data", drawThroughput], ["timeline-data", drawTimeline]]) {
-    if (document.getElementById(id) !== null) {
-      await drawing();
-      paint();
+  for (const [name, drawing] of [["throughput", drawThroughput], ["timeline", drawTimeline]]) {
+    const place = document.getElementById(`${name}-chart`);
+    if (place !== null) {
+      await drawing(place);
     }
   }
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
-  new MutationObserver(paint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  const repaint = () => charts.forEach(paint);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+  new MutationObserver(repaint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   // Two frames later all of it is on the screen.
-  requestAnimationFrame(() => requestAnimationFrame(() => document.documentElement.classList.add("drawn")));
+  requestAnimationFrame(() => requestAnimationFrame(() => performance.mark("perfwatch-drawn")));
 }
 
 Bokeh.set_log_level("warn");
