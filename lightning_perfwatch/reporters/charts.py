@@ -11,8 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bokeh.models import Model
-    from bokeh.plotting import figure
+    from bokeh.models import GlyphRenderer, Plot
 
 NUM_COLOURS = 8
 """The style sheet has as many colours for parts of a whole, ``--p0`` to ``--p7``."""
@@ -20,41 +19,56 @@ NUM_COLOURS = 8
 FONT = "system-ui, sans-serif"
 
 
-def blank_figure(height: int, **settings: Any) -> figure:
-    """An empty figure of ``height`` pixels, as wide as its place, without a toolbar."""
-    from bokeh.plotting import figure
+def blank_plot(height_px: int, **settings: Any) -> Plot:
+    """An empty plot of this height, as wide as its place, without a toolbar."""
+    from bokeh.models import Plot  # and not bokeh.plotting: that takes half a second longer to import
 
-    chart = figure(height=height, sizing_mode="stretch_width", toolbar_location=None, tools="", **settings)
     # Nothing is painted white before the page's own colours are known.
-    chart.background_fill_color = chart.border_fill_color = chart.outline_line_color = None
-    for axis in chart.axis:
-        axis.axis_label_text_font = axis.major_label_text_font = FONT
-        axis.axis_label_text_font_style = "normal"
-        axis.axis_label_text_font_size = axis.major_label_text_font_size = "12px"
-        axis.minor_tick_line_color = None
-        coloured(
-            axis,
-            axis_label_text_color="--quiet",
-            major_label_text_color="--quiet",
-            axis_line_color="--line",
-            major_tick_line_color="--line",
-        )
-    for grid in chart.grid:
+    blank = dict.fromkeys(("background_fill_color", "border_fill_color", "outline_line_color"))
+    return Plot(height=height_px, sizing_mode="stretch_width", toolbar_location=None, **blank, **settings)
+
+
+def add_axis(plot: Plot, side: str, label: str, with_grid: bool, **settings: Any) -> None:
+    """An axis with its ``label`` at that ``side`` of the plot."""
+    from bokeh.models import Grid, LinearAxis
+
+    axis = LinearAxis(axis_label=label, minor_tick_line_color=None, axis_label_text_font_style="normal", **settings)
+    axis.axis_label_text_font = axis.major_label_text_font = FONT
+    axis.axis_label_text_font_size = axis.major_label_text_font_size = "12px"
+    coloured(
+        axis,
+        axis_label_text_color="--quiet",
+        major_label_text_color="--quiet",
+        axis_line_color="--line",
+        major_tick_line_color="--line",
+    )
+    plot.add_layout(axis, side)
+    if with_grid:
+        grid = Grid(axis=axis, dimension=0 if side in ("above", "below") else 1)
         coloured(grid, grid_line_color="--line")
-    return chart
+        plot.add_layout(grid)
 
 
-def coloured(model: Model, **variables: str | list[str]) -> None:
+def add_hover(plot: Plot, drawn: GlyphRenderer, name: str) -> None:
+    """Let the page's script say what is under the mouse."""
+    from bokeh.models import HoverTool
+
+    plot.add_tools(HoverTool(renderers=[drawn], name=name, mode="mouse", tooltips=None))
+
+
+def coloured(model: Any, **variables: str | list[str]) -> None:
     """Let these properties of ``model`` have the colours of style sheet variables, in light and in dark."""
     model.tags = [*model.tags, {"colours": variables}]
 
 
-def as_json(chart: figure) -> Mapping[str, Any]:
-    """``chart`` so that ``Bokeh.embed.embed_item`` takes it."""
-    from bokeh.embed import json_item
+def as_json(plot: Plot) -> Mapping[str, Any]:
+    """``plot`` so that the page's script reads it."""
+    from bokeh.document import Document
 
-    item: Mapping[str, Any] = json_item(chart)
-    return item
+    document = Document()
+    document.add_root(plot)
+    stored: Mapping[str, Any] = document.to_json(deferred=False)
+    return stored
 
 
 @cache

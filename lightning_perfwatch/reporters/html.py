@@ -44,8 +44,8 @@ def render(report: Report) -> str:
         timeline=timeline,
         timeline_is_missed=report.window_s is not None and timeline is None,
         measured=tuple(measured(report)),
-        style=Markup(_source(loader, environment, "page.css")),  # noqa: S704 - of this package
-        scripts=[Markup(script) for script in scripts],  # noqa: S704 - of this package and of Bokeh
+        style=Markup(_source(loader, environment, "page.css")),
+        scripts=[Markup(script) for script in scripts],
         policy=_policy(scripts),
     )
     return text.encode("utf-8", "replace").decode()

@@ -31,7 +31,9 @@ def _steps(report: Report) -> Iterable[Fact]:
     if step_time is None or report.run is None:
         return
     clock = "events on the device's clock" if report.run.device_is_asynchronous else "the host's clock"
-    yield Fact("steps", f"{amount(step_time.num_steps)} steady ones, by {clock}; first, audited and profiled ones apart")
+    yield Fact(
+        "steps", f"{amount(step_time.num_steps)} steady ones, by {clock}; first, audited and profiled ones apart"
+    )
 
 
 def _windows(windows: tuple[Window, ...]) -> Iterable[Fact]:

@@ -59,7 +59,11 @@ def rates(report: Report) -> Rates | None:
 def kinds(marks: tuple[Mark, ...]) -> list[tuple[str, str, int]]:
     """The kinds of marks that there are: kind, in words with their number, and the number."""
     counts = Counter(mark.kind for mark in marks if mark.kind in KINDS)
-    return [(kind, f"{KINDS[kind]}s" if counts[kind] > 1 else KINDS[kind], counts[kind]) for kind in KINDS if counts[kind]]
+    return [
+        (kind, f"{words}s" if counts[kind] > 1 else words, counts[kind])
+        for kind, words in KINDS.items()
+        if counts[kind]
+    ]
 
 
 def in_words(shown: Rates, marks: tuple[Mark, ...]) -> str:
@@ -71,27 +75,21 @@ def in_words(shown: Rates, marks: tuple[Mark, ...]) -> str:
 
 
 def throughput_chart(shown: Rates, marks: tuple[Mark, ...], whole_run: float | None) -> Mapping[str, Any]:
-    """The chart as JSON for Bokeh; ``whole_run`` is the rate over the run, drawn as a line."""
-    from bokeh.models import ColumnDataSource, HoverTool, NumeralTickFormatter, Range1d, Span
+    """The chart as Bokeh's JSON; ``whole_run`` is the rate over the run, drawn as a line."""
+    from bokeh.models import ColumnDataSource, DataRange1d, Line, NumeralTickFormatter, Range1d, Scatter, Span
 
-    from lightning_perfwatch.reporters.charts import as_json, blank_figure, coloured
+    from lightning_perfwatch.reporters.charts import add_axis, add_hover, as_json, blank_plot, coloured
 
     top = max((*shown.per_s, whole_run or 0.0)) * _ROOM or 1.0
-    chart = blank_figure(
-        _HEIGHT_PX,
-        x_axis_label="seconds since the first step began" if shown.in_seconds else "step",
-        y_axis_label=shown.name,
-        y_range=Range1d(0.0, top),
-    )
-    chart.x_range.range_padding = 0.02
-    chart.xgrid.visible = False
-    chart.yaxis.formatter = NumeralTickFormatter(format="0,0.[00]")
+    plot = blank_plot(_HEIGHT_PX, x_range=DataRange1d(range_padding=0.02), y_range=Range1d(0.0, top))
+    add_axis(plot, "below", "seconds since the first step began" if shown.in_seconds else "step", with_grid=False)
+    add_axis(plot, "left", shown.name, with_grid=True, formatter=NumeralTickFormatter(format="0,0.[00]"))
     if whole_run is not None:
-        line = Span(location=whole_run, dimension="width", line_dash="dashed", line_width=1)
-        coloured(line, line_color="--quiet")
-        chart.add_layout(line)
+        average = Span(location=whole_run, dimension="width", line_dash="dashed", line_width=1)
+        coloured(average, line_color="--quiet")
+        plot.add_layout(average)
     for kind, _, _ in kinds(marks):
-        _draw_marks(chart, kind, [mark for mark in marks if mark.kind == kind], shown.in_seconds)
+        _draw_marks(plot, kind, [mark for mark in marks if mark.kind == kind], shown.in_seconds)
     source = ColumnDataSource(
         {
             "x": list(shown.x),
@@ -102,27 +100,28 @@ def throughput_chart(shown: Rates, marks: tuple[Mark, ...], whole_run: float | N
         },
         name="rates",
     )
-    line = chart.line("x", "rate", source=source, line_width=1.5)
-    points = chart.scatter("x", "rate", source=source, size="size", fill_alpha="fill_alpha", line_width=1.5)
-    coloured(line.glyph, line_color="--p2")
-    coloured(points.glyph, line_color="--p2", fill_color="--p2")
-    chart.add_tools(HoverTool(renderers=[points], name="tips", mode="mouse"))
-    return as_json(chart)
+    line = Line(x="x", y="rate", line_width=1.5)
+    points = Scatter(x="x", y="rate", size="size", fill_alpha="fill_alpha", line_width=1.5)
+    coloured(line, line_color="--p2")
+    coloured(points, line_color="--p2", fill_color="--p2")
+    plot.add_glyph(source, line)
+    add_hover(plot, plot.add_glyph(source, points), "rates-tips")
+    return as_json(plot)
 
 
-def _draw_marks(chart: Any, kind: str, marks: list[Mark], in_seconds: bool) -> None:
+def _draw_marks(plot: Any, kind: str, marks: list[Mark], in_seconds: bool) -> None:
     """Stripes as wide as the marks were long; the line at their edges keeps the short ones in sight."""
-    from bokeh.models import ColumnDataSource, HoverTool
+    from bokeh.models import ColumnDataSource, VStrip
 
-    from lightning_perfwatch.reporters.charts import coloured
+    from lightning_perfwatch.reporters.charts import add_hover, coloured
 
     begins = [mark.begin_s if in_seconds else float(mark.step) for mark in marks]
     ends = [begin + mark.duration_s if in_seconds else begin for begin, mark in zip(begins, marks, strict=True)]
     tips = [f"{KINDS[kind]} before step {mark.step}\n{duration(mark.duration_s)}" for mark in marks]
-    source = ColumnDataSource({"x0": begins, "x1": ends, "tip": tips}, name=f"marks-{kind}")
-    stripes = chart.vstrip("x0", "x1", source=source, fill_alpha=0.25, line_width=1.5, line_alpha=0.9)
-    coloured(stripes.glyph, fill_color=_COLOURS[kind], line_color=_COLOURS[kind])
-    chart.add_tools(HoverTool(renderers=[stripes], name="tips", mode="mouse"))
+    source = ColumnDataSource({"x0": begins, "x1": ends, "tip": tips}, name=f"{kind}-marks")
+    stripes = VStrip(x0="x0", x1="x1", fill_alpha=0.25, line_width=1.5, line_alpha=0.9)
+    coloured(stripes, fill_color=_COLOURS[kind], line_color=_COLOURS[kind])
+    add_hover(plot, plot.add_glyph(source, stripes), f"{kind}-tips")
 
 
 def _tip(shown: Rates, index: int) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from lightning_perfwatch.measurements import PHASES
-from lightning_perfwatch.reporters.charts import FONT, NUM_COLOURS, as_json, blank_figure, coloured
-from lightning_perfwatch.reporters.wording import amount, clean, duration, label, percent
+from lightning_perfwatch.reporters.charts import FONT, NUM_COLOURS, add_axis, add_hover, as_json, blank_plot, coloured
+from lightning_perfwatch.reporters.wording import amount, clean, duration, label
 from lightning_perfwatch.trace import Timeline
 from lightning_perfwatch.trace.timeline import Lane
 
@@ -23,6 +23,7 @@ _ROW_PX = 18
 _LEAST_ROW_PX = 7
 _MOST_PX = 900  # for rows of full height; what has more of them has lower ones
 _AXIS_PX = 48
+_BAR_HEIGHT = 0.86  # of a row
 _LEAST_SHOWN_MS = 0.001
 _MOST_NAME_CHARS = 300
 _MOST_NAMES_CHARS = 1_500_000  # of all names together, so that a page stays below its size
@@ -82,42 +83,43 @@ def texts(timeline: Timeline) -> dict[str, list[str]]:
 
 
 def timeline_chart(timeline: Timeline) -> Mapping[str, Any]:
-    """The chart as JSON for Bokeh. Times are in milliseconds since the step's begin."""
-    from bokeh.models import ColumnDataSource, HoverTool, LinearColorMapper, PanTool, Range1d, WheelZoomTool
+    """The chart as Bokeh's JSON. Times are in milliseconds since the step's begin."""
+    from bokeh.models import Block, ColumnDataSource, HSpan, LinearColorMapper, PanTool, Range1d, WheelZoomTool
 
     tops, num_rows = _tops(timeline)
     row_px = max(_LEAST_ROW_PX, min(_ROW_PX, _MOST_PX // max(1, num_rows)))
     whole_ms = max(timeline.duration_us / 1e3, _LEAST_SHOWN_MS)
-    chart = blank_figure(
-        num_rows * row_px + _AXIS_PX,
-        x_range=Range1d(0.0, whole_ms, bounds=(0.0, whole_ms), min_interval=_LEAST_SHOWN_MS),
-        y_range=Range1d(num_rows, 0),
-        x_axis_location="above",
-        x_axis_label="milliseconds since the step began",
-        min_border_left=8,
-        min_border_right=8,
-    )
-    chart.yaxis.visible = chart.ygrid.visible = False
-    lines = chart.hspan(y=tops)
-    coloured(lines.glyph, line_color="--line")
-    source = ColumnDataSource(_columns(timeline, tops), name="events")
+    time = Range1d(0.0, whole_ms, bounds=(0.0, whole_ms), min_interval=_LEAST_SHOWN_MS)
+    borders = {"min_border_left": 8, "min_border_right": 8}
+    plot = blank_plot(num_rows * row_px + _AXIS_PX, x_range=time, y_range=Range1d(num_rows, 0), **borders)
+    plot.tags = [{"tops": tops, "row_px": row_px}]
+    add_axis(plot, "above", "milliseconds since the step began", with_grid=True)
+    lines = HSpan(y="y")
+    coloured(lines, line_color="--line")
+    plot.add_glyph(ColumnDataSource({"y": tops}), lines)
     mapper = LinearColorMapper(low=-0.5, high=NUM_COLOURS - 0.5, palette=["#888888"] * NUM_COLOURS)
     coloured(mapper, palette=[f"--p{number}" for number in range(NUM_COLOURS)])
     colour: Any = {"field": "colour", "transform": mapper}
-    bars = chart.block("begin_ms", "row", "duration_ms", 0.86, source=source, fill_color=colour, line_color=colour)
-    bars.glyph.line_width = 0.5  # keeps in sight what is narrower than a pixel
+    bars = Block(x="begin_ms", y="row", width="duration_ms", height=_BAR_HEIGHT, fill_color=colour, line_color=colour)
+    bars.line_width = 0.5  # keeps in sight what is narrower than a pixel
+    drawn = plot.add_glyph(ColumnDataSource(_columns(timeline, tops), name="events"), bars)
     for name, size, variable in (("event-labels", "11px", "--on-part"), ("lane-labels", "12px", "--quiet")):
-        shown = ColumnDataSource({"x": [], "y": [], "text": []}, name=name)
-        words = chart.text("x", "y", "text", source=shown, text_baseline="middle", text_font_size=size, x_offset=3)
-        words.glyph.text_font = {"value": FONT}
-        coloured(words.glyph, text_color=variable)
-    zoom = WheelZoomTool(dimensions="width", modifiers={"ctrl": True})
-    pan = PanTool(dimensions="width")
-    chart.add_tools(pan, zoom, HoverTool(renderers=[bars], name="events-tips", mode="mouse"))
-    chart.toolbar.active_drag, chart.toolbar.active_scroll = pan, zoom
-    chart.x_range.name = "time"
-    chart.tags = [{"tops": tops, "row_px": row_px}]
-    return as_json(chart)
+        _add_labels(plot, name, size, variable)
+    zoom, pan = WheelZoomTool(dimensions="width", modifiers={"ctrl": True}), PanTool(dimensions="width")
+    plot.add_tools(pan, zoom)
+    plot.toolbar.active_drag, plot.toolbar.active_scroll = pan, zoom
+    add_hover(plot, drawn, "events-tips")
+    return as_json(plot)
+
+
+def _add_labels(plot: Any, name: str, size: str, variable: str) -> None:
+    """Words that the page's script places."""
+    from bokeh.models import ColumnDataSource, Text
+
+    words = Text(x="x", y="y", text="text", text_baseline="middle", text_font_size=size, x_offset=3)
+    words.text_font = {"value": FONT}
+    coloured(words, text_color=variable)
+    plot.add_glyph(ColumnDataSource({"x": [], "y": [], "text": []}, name=name), words)
 
 
 def _tops(timeline: Timeline) -> tuple[list[int], int]:

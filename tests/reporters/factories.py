@@ -229,8 +229,20 @@ def hostile_report() -> Report:
         marks=(*marks(), Mark(HOSTILE, 1, 1.0, 1.0)),
         counted=Counted(20, 20, 160, 200, intervals=intervals(100.0, 120.0)),
         timeline=timeline(
-            names=(HOSTILE, "</script><script>alert(1)</script>", "$$x^2$$", "<img src=x onerror=alert(1)>", "", "a", "b"),
-            lanes=(lane((0, 0, 9_000, 0), (1, 9_000, 9_000, 0), (2, 18_000, 9_000, 0), (3, 27_000, 9_000, 0), name=HOSTILE),),
+            names=(
+                HOSTILE,
+                "</script><script>alert(1)</script>",
+                "$$x^2$$",
+                "<img src=x onerror=alert(1)>",
+                "",
+                "a",
+                "b",
+            ),
+            lanes=(
+                lane(
+                    (0, 0, 9_000, 0), (1, 9_000, 9_000, 0), (2, 18_000, 9_000, 0), (3, 27_000, 9_000, 0), name=HOSTILE
+                ),
+            ),
         ),
         excerpts={f"{HOSTILE}:1": Excerpt(HOSTILE, 1, (HOSTILE, "\t</code></pre><script>alert(1)</script>"))},
     )

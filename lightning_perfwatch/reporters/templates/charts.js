@@ -49,7 +49,7 @@ function inWords(ms) {
 // A chart of the page's JSON, which ``show`` brings to the screen: what is set before is not painted twice.
 function load(name) {
   const { Document } = Bokeh.require("document");
-  const chart = Document.from_json(dataOf(`${name}-data`).doc).roots()[0];
+  const chart = Document.from_json(dataOf(`${name}-data`)).roots()[0];
   charts.push(chart);
   return chart;
 }
