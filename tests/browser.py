@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
@@ -52,6 +52,13 @@ class Browser:
 
     def __init__(self, driver: Chrome) -> None:
         self.driver = driver
+
+    def reset(self) -> None:
+        """An empty page in a window of ordinary size, in light colours, scripts allowed."""
+        self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+        self.prefer("light")
+        self.resize(DESKTOP)
+        self.open("about:blank")
 
     def resize(self, size: tuple[int, int]) -> None:
         """Make the page ``size`` (width, height) CSS pixels large; a window can't be as narrow as a phone."""
@@ -95,6 +102,29 @@ class Browser:
             TimeoutException: it did not within half a minute.
         """
         return WebDriverWait(self.driver, MOST_WAIT_S, 0.05).until(lambda _: self.run(script, *arguments))
+
+    def point_at(self, x: float, y: float) -> None:
+        """Move the mouse to a point of the window, in CSS pixels."""
+        self._mouse("mouseMoved", x, y)
+
+    def drag(self, x: float, y: float, by: float) -> None:
+        """Press the mouse at a point, move it ``by`` pixels to the right, and let go."""
+        self._mouse("mouseMoved", x, y)
+        self._mouse("mousePressed", x, y, button="left", buttons=1, clickCount=1)
+        for part in range(1, 6):
+            self._mouse("mouseMoved", x + by * part / 5, y, button="left", buttons=1)
+        self._mouse("mouseReleased", x + by, y, button="left", clickCount=1)
+
+    def turn_wheel(self, x: float, y: float, by: float, with_ctrl: bool = False) -> None:
+        """Turn the mouse wheel at a point; up is negative."""
+        self._mouse("mouseWheel", x, y, deltaX=0, deltaY=by, modifiers=2 if with_ctrl else 0)
+
+    def _mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
+        self.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, **more})
+
+    def press(self, *keys: str) -> None:
+        """Press keys one after another, wherever the focus is."""
+        ActionChains(self.driver).send_keys(*keys).perform()
 
     def find(self, selector: str) -> WebElement:
         """The first element of a CSS selector."""

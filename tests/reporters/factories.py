@@ -264,6 +264,11 @@ REPORTS = {
     ),
     "hostile names": hostile_report(),
     "drawn": drawn(),
+    "all severities": drawn(
+        findings=tuple(finding(severity=severity) for severity in Severity),
+        ranks=(rank(0), rank(1)),
+        devices=(device(),),
+    ),
     "drawn by step": drawn(counted=Counted(20, 20, None, None, intervals=intervals(1.0, 2.0, with_clock=False))),
     "timeline without events": report(timeline=Timeline(None, 0.0, (), (lane(),))),
 }
