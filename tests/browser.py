@@ -84,12 +84,15 @@ class Browser:
 
     def requests(self) -> list[str]:
         """Addresses outside of the page's own file that were asked for since the last call."""
-        asked = []
+        asked: dict[str, str] = {}
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
+            about = message["params"]
             if message["method"] == "Network.requestWillBeSent":
-                asked.append(message["params"]["request"]["url"])
-        return [address for address in asked if not address.startswith(_LOCAL)]
+                asked[about["requestId"]] = about["request"]["url"]
+            elif message["method"] == "Network.loadingFailed" and about.get("blockedReason") == "csp":
+                asked.pop(about["requestId"], None)  # the page's own policy stopped it
+        return [address for address in asked.values() if not address.startswith(_LOCAL)]
 
     def run(self, script: str, *arguments: Any) -> Any:
         """What ``script``, the body of a function, returns."""

@@ -198,12 +198,12 @@ def test_names_are_written_where_zooming_makes_room(browser: Browser, tmp_path: 
     words = "return charts.at(-1).document.get_model_by_name('event-labels').data.text"
     before = len(browser.run(words))
 
-    for _ in range(6):
+    for _ in range(9):
         browser.find("[data-timeline=in]").click()
     shown = browser.wait_for(
         f"{words.replace('return', 'const words =')}; return words.length > arguments[0] && words", before
     )
-    assert all(word.startswith("aten:") for word in shown)
+    assert {word[:3] for word in shown} == {"ate"}
 
 
 def test_tables_are_sorted_by_click_and_by_key(browser: Browser, tmp_path: Path) -> None:
@@ -357,7 +357,8 @@ def test_everything_is_reached_by_the_tab_key_and_shows_it(browser: Browser, tmp
     for _ in range(60):
         browser.press(Keys.TAB)
         name, outline = browser.run(
-            "const e = document.activeElement;"
+            "let e = document.activeElement;"
+            "while (e.shadowRoot) { e = e.shadowRoot.activeElement; }"
             "return [e.innerText || e.getAttribute('aria-label') || '', getComputedStyle(e).outlineStyle]"
         )
         if not browser.run("return document.activeElement !== document.body"):
