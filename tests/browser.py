@@ -80,12 +80,12 @@ class Browser:
 
     def console(self) -> list[str]:
         """Warnings and errors since the last call."""
-        return [entry["message"] for entry in self.driver.get_log("browser")]
+        return [entry["message"] for entry in self._log("browser")]
 
     def requests(self) -> list[str]:
         """Addresses outside of the page's own file that were asked for since the last call."""
         asked: dict[str, str] = {}
-        for entry in self.driver.get_log("performance"):
+        for entry in self._log("performance"):
             message = json.loads(entry["message"])["message"]
             about = message["params"]
             if message["method"] == "Network.requestWillBeSent":
@@ -93,6 +93,10 @@ class Browser:
             elif message["method"] == "Network.loadingFailed" and about.get("blockedReason") == "csp":
                 asked.pop(about["requestId"], None)  # the page's own policy stopped it
         return [address for address in asked.values() if not address.startswith(_LOCAL)]
+
+    def _log(self, kind: str) -> list[dict[str, Any]]:
+        entries: list[dict[str, Any]] = self.driver.get_log(kind)  # type: ignore[no-untyped-call]
+        return entries
 
     def run(self, script: str, *arguments: Any) -> Any:
         """What ``script``, the body of a function, returns."""

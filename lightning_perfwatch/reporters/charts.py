@@ -8,27 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from bokeh.models import GlyphRenderer, Plot
+    from bokeh.models import Plot
+    from bokeh.models.renderers import GlyphRenderer
 
 NUM_COLOURS = 8
 """The style sheet has as many colours for parts of a whole, ``--p0`` to ``--p7``."""
 
 FONT = "system-ui, sans-serif"
 
+Side = Literal["above", "below", "left", "right"]
+
 
 def blank_plot(height_px: int, **settings: Any) -> Plot:
     """An empty plot of this height, as wide as its place, without a toolbar."""
     from bokeh.models import Plot  # and not bokeh.plotting: that takes half a second longer to import
 
+    plot = Plot(height=height_px, sizing_mode="stretch_width", toolbar_location=None, **settings)
     # Nothing is painted white before the page's own colours are known.
-    blank = dict.fromkeys(("background_fill_color", "border_fill_color", "outline_line_color"))
-    return Plot(height=height_px, sizing_mode="stretch_width", toolbar_location=None, **blank, **settings)
+    plot.background_fill_color = plot.border_fill_color = plot.outline_line_color = None
+    return plot
 
 
-def add_axis(plot: Plot, side: str, label: str, with_grid: bool, **settings: Any) -> None:
+def add_axis(plot: Plot, side: Side, label: str, with_grid: bool, **settings: Any) -> None:
     """An axis with its ``label`` at that ``side`` of the plot."""
     from bokeh.models import Grid, LinearAxis
 
@@ -49,7 +53,7 @@ def add_axis(plot: Plot, side: str, label: str, with_grid: bool, **settings: Any
         plot.add_layout(grid)
 
 
-def add_hover(plot: Plot, drawn: GlyphRenderer, name: str) -> None:
+def add_hover(plot: Plot, drawn: GlyphRenderer[Any], name: str) -> None:
     """Let the page's script say what is under the mouse."""
     from bokeh.models import HoverTool
 

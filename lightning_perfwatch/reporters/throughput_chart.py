@@ -76,12 +76,13 @@ def in_words(shown: Rates, marks: tuple[Mark, ...]) -> str:
 
 def throughput_chart(shown: Rates, marks: tuple[Mark, ...], whole_run: float | None) -> Mapping[str, Any]:
     """The chart as Bokeh's JSON; ``whole_run`` is the rate over the run, drawn as a line."""
-    from bokeh.models import ColumnDataSource, DataRange1d, Line, NumeralTickFormatter, Range1d, Scatter, Span
+    from bokeh.models import ColumnDataSource, DataRange1d, Line, NumeralTickFormatter, Range1d, Scatter
+    from bokeh.models.annotations import Span
 
     from lightning_perfwatch.reporters.charts import add_axis, add_hover, as_json, blank_plot, coloured
 
     top = max((*shown.per_s, whole_run or 0.0)) * _ROOM or 1.0
-    plot = blank_plot(_HEIGHT_PX, x_range=DataRange1d(range_padding=0.02), y_range=Range1d(0.0, top))
+    plot = blank_plot(_HEIGHT_PX, x_range=DataRange1d(range_padding=0.02), y_range=Range1d(start=0.0, end=top))
     add_axis(plot, "below", "seconds since the first step began" if shown.in_seconds else "step", with_grid=False)
     add_axis(plot, "left", shown.name, with_grid=True, formatter=NumeralTickFormatter(format="0,0.[00]"))
     if whole_run is not None:

@@ -89,9 +89,9 @@ def timeline_chart(timeline: Timeline) -> Mapping[str, Any]:
     tops, num_rows = _tops(timeline)
     row_px = max(_LEAST_ROW_PX, min(_ROW_PX, _MOST_PX // max(1, num_rows)))
     whole_ms = max(timeline.duration_us / 1e3, _LEAST_SHOWN_MS)
-    time = Range1d(0.0, whole_ms, bounds=(0.0, whole_ms), min_interval=_LEAST_SHOWN_MS)
+    time = Range1d(start=0.0, end=whole_ms, bounds=(0.0, whole_ms), min_interval=_LEAST_SHOWN_MS)
     borders = {"min_border_left": 8, "min_border_right": 8}
-    plot = blank_plot(num_rows * row_px + _AXIS_PX, x_range=time, y_range=Range1d(num_rows, 0), **borders)
+    plot = blank_plot(num_rows * row_px + _AXIS_PX, x_range=time, y_range=Range1d(start=num_rows, end=0), **borders)
     plot.tags = [{"tops": tops, "row_px": row_px}]
     add_axis(plot, "above", "milliseconds since the step began", with_grid=True)
     lines = HSpan(y="y")

@@ -120,7 +120,8 @@ def marks() -> tuple[Mark, ...]:
 
 def lane(*events: tuple[int, float, float, int], name: str = "thread 1", kind: str = "thread", **more: Any) -> Lane:
     """A lane of events: name's number, begin and duration in microseconds, depth."""
-    name_ids, begin_us, duration_us, depths = zip(*events, strict=True) if events else ((), (), (), ())
+    columns: list[Any] = [tuple(column) for column in zip(*events, strict=True)] or [(), (), (), ()]
+    name_ids, begin_us, duration_us, depths = columns
     return Lane(name, kind, name_ids, begin_us, duration_us, depths, **more)
 
 
@@ -149,10 +150,10 @@ def long_timeline(num_events: int = MOST_EVENTS) -> Timeline:
         count = num_events // 8 + (number < num_events % 8)
         begin_us = np.sort(random.random(count)) * 400_000
         duration_us = np.minimum(random.exponential(40, count), 400_000 - begin_us)
-        name_ids = random.integers(0, len(names), count)
-        depths = random.integers(0, 5, count)
-        columns = (name_ids.tolist(), begin_us.tolist(), duration_us.tolist(), depths.tolist())
-        lanes.append(Lane(f"thread {number}", "thread", *(tuple(column) for column in columns)))
+        name_ids = random.integers(0, len(names), count).tolist()
+        depths = random.integers(0, 5, count).tolist()
+        events = zip(name_ids, begin_us.tolist(), duration_us.tolist(), depths, strict=True)
+        lanes.append(lane(*events, name=f"thread {number}"))
     return Timeline(step=30, duration_us=400_000.0, names=names, lanes=tuple(lanes))
 
 

@@ -33,7 +33,8 @@ const search = (root) => {
 };
 search(document);
 const shown = found.filter((tip) => tip.getBoundingClientRect().width > 0).at(-1);
-return shown ? { text: shown.innerText.split("\\n"), elements: [...shown.querySelectorAll("*")].map((e) => e.tagName) } : null;
+if (!shown) { return null; }
+return { text: shown.innerText.split("\\n"), elements: [...shown.querySelectorAll("*")].map((e) => e.tagName) };
 """
 RANGE = "return [charts.at(-1).x_range.start, charts.at(-1).x_range.end]"
 
@@ -267,10 +268,14 @@ def test_a_phone_needs_no_sideways_scrolling(name: str, browser: Browser, tmp_pa
     show(browser, tmp_path, REPORTS[name])
 
     assert browser.run("return document.documentElement.scrollWidth") == PHONE[0]
-    outside = "return [...document.querySelectorAll('main *')].filter((e) => !e.closest('.scroll, pre') && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))"
-    assert browser.run(outside) == []
+    assert browser.run(BEYOND_THE_WINDOW) == []
 
 
+BEYOND_THE_WINDOW = """
+return [...document.querySelectorAll("main *")]
+  .filter((element) => !element.closest(".scroll, pre") && element.getBoundingClientRect().right > innerWidth + 1)
+  .map((element) => element.outerHTML.slice(0, 80));
+"""
 CONTRAST = """
 const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
 const luminance = (rgb) => {
@@ -298,7 +303,8 @@ const poor = [];
 let seen = 0;
 while (walker.nextNode()) {
   const element = walker.currentNode.parentElement;
-  if (!walker.currentNode.data.trim() || element.closest("script, style") || !element.getClientRects().length) { continue; }
+  const isSeen = !element.closest("script, style") && element.getClientRects().length > 0;
+  if (!isSeen || !walker.currentNode.data.trim()) { continue; }
   seen += 1;
   const found = ratio(channels(getComputedStyle(element).color).slice(0, 3), behind(element));
   if (found < 4.5) { poor.push([walker.currentNode.data.trim().slice(0, 40), found]); }
