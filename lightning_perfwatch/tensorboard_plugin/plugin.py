@@ -184,5 +184,6 @@ def _rendered(run: Run, file: Path) -> str:
     except Exception as error:  # a report that somebody else wrote may hold anything
         log.warning("PerfWatch can't show %s: %s", file, type(error).__name__)
         raise UnreadableError(f"{file.name} holds what can't be shown ({type(error).__name__}).") from error
-    head, end, tail = page.rpartition("</body>")
-    return f"{head}{_KEEPS_PLACE}{end}{tail}" if end else page
+    # Before the page's own policy, which holds for what follows it and knows the page's own scripts only.
+    before, head, after = page.partition("<head>\n")
+    return f"{before}{head}{_KEEPS_PLACE}{after}" if head else page

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from lightning_perfwatch.report import Report
@@ -15,7 +17,8 @@ def test_every_format_renders_every_report(format_: str, report: Report) -> None
     assert text.endswith("\n")
     assert text.encode()
     assert "\x1b" not in text
-    assert "None" not in text
+    # Bokeh's own script has its own words
+    assert "None" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
 
 
 def test_an_unknown_format_is_refused_with_the_nearest_one() -> None:
