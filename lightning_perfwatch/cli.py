@@ -229,7 +229,7 @@ def _number(text: str) -> int | float | str:
 
 def _write(report: Report, arguments: argparse.Namespace) -> None:
     from lightning_perfwatch import reporters
-    from lightning_perfwatch.reporters import terminal
+    from lightning_perfwatch.reporters import screen, terminal
 
     format_ = arguments.format or reporters.format_of(arguments.output)
     if arguments.output is not None:
@@ -237,7 +237,7 @@ def _write(report: Report, arguments: argparse.Namespace) -> None:
     elif format_ == "text":
         terminal.show(report, sys.stdout)
     else:
-        terminal.write(reporters.render(report, format_), sys.stdout)
+        screen.write(reporters.render(report, format_), sys.stdout)
 
 
 def _lower_priority() -> None:
