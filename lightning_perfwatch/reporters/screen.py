@@ -10,11 +10,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-_SUBSTITUTES = str.maketrans(
-    {"µ": "u", "…": "...", "·": "-", "×": "x", "–": "-", "—": "-", "’": "'", "“": '"', "”": '"'}
-    | dict.fromkeys("█▉▊▋▌", "#")
-    | dict.fromkeys("▍▎▏", "-")
-)
+_SUBSTITUTES = str.maketrans({"µ": "u", "…": "...", "·": "-"} | dict.fromkeys("█▉▊▋▌", "#") | dict.fromkeys("▍▎▏", "-"))
 """What stands for a character of PerfWatch's own where the encoding lacks it; for any other it is "?"."""
 
 
@@ -96,7 +92,7 @@ def show(text: str, stream: TextIO, bar: Any = None) -> None:
         from rich.text import Text
 
         # Through the proxy rich would break what is longer than a line, and a path could not be copied.
-        console.print(Text.from_ansi(encodable(text, stream)), soft_wrap=True, highlight=False)
+        console.print(Text.from_ansi(encodable(text, stream).removesuffix("\n")), soft_wrap=True, highlight=False)
         return
     _put(_line_start(stream) + encodable(text, stream), stream)
     stream.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -33,12 +34,16 @@ def no_colour_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def tty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
-    """The terminal that the process is on: stdout and stderr."""
+    """A terminal of 80 columns, which the process is on as long as :func:`on` it."""
+    monkeypatch.setenv("COLUMNS", "80")  # rich asks the descriptors 0 to 2, which are the test's
     with Emulator() as emulator:
-        monkeypatch.setenv("COLUMNS", "80")  # rich asks the descriptors 0 to 2, which are the test's
-        monkeypatch.setattr(sys, "stdout", emulator.stream)
-        monkeypatch.setattr(sys, "stderr", emulator.stream)
         yield emulator
+
+
+@contextlib.contextmanager
+def on(stream: TextIO) -> Iterator[None]:
+    with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+        yield
 
 
 class Speaker(Callback):
@@ -74,7 +79,7 @@ class OwnProgress(ProgressBar):
 
 class Dots(Callback):
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        print(".", end="", flush=True)
+        sys.stdout.write(".")
 
 
 class OwnTqdm(Callback):
@@ -120,7 +125,8 @@ def seen_whole(lines: list[str], bar: str | None) -> None:
 @pytest.mark.parametrize(("bars", "pattern"), BARS.values(), ids=BARS.keys())
 def test_a_bar_stays_whole(bars: Callable[[], list[Any]], pattern: str | None, validates: bool, tty: Emulator) -> None:
     used = trainer(Speaker(), *bars(), enable_progress_bar=bool(bars() and isinstance(bars()[0], ProgressBar)))
-    used.fit(Module(), loader(), loader(3) if validates else None)
+    with on(tty.stream):
+        used.fit(Module(), loader(), loader(3) if validates else None)
 
     seen_whole(tty.lines, pattern)
 
@@ -129,27 +135,25 @@ def test_a_bar_stays_whole(bars: Callable[[], list[Any]], pattern: str | None, v
     ("bar", "pattern"),
     [(TQDMProgressBar, r"Epoch 0:  [78]0%\|.*\| [78]/10 \[.*\]"), (RichProgressBar, r"Epoch 0/0 +━.* [78]/10 .*")],
 )
-def test_a_bar_stays_whole_when_the_fit_breaks(
-    bar: type[ProgressBar], pattern: str, tty: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(RuntimeError, match="broken"):
+def test_a_bar_stays_whole_when_the_fit_breaks(bar: type[ProgressBar], pattern: str, tty: Emulator) -> None:
+    with pytest.raises(RuntimeError, match="broken"), on(tty.stream):
         trainer(Speaker(breaks=True), bar(), enable_progress_bar=True).fit(Module(), loader())
 
     seen_whole(tty.lines, pattern)
 
 
 def test_paths_beside_a_rich_bar_can_be_copied_whole(tty: Emulator) -> None:
-    trainer(Speaker(), RichProgressBar(), enable_progress_bar=True).fit(Module(), loader(2))
+    with on(tty.stream):
+        trainer(Speaker(), RichProgressBar(), enable_progress_bar=True).fit(Module(), loader(2))
 
     assert LONG_DIRECTORY + "report.json\r\n" in tty.raw
 
 
-def test_perfwatch_itself_leaves_the_bar_whole(
-    tty: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_perfwatch_itself_leaves_the_bar_whole(tty: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    fit(perfwatch(quiet=False), train=loader(30), others=[TQDMProgressBar()], enable_progress_bar=True)
+    with on(tty.stream):
+        fit(perfwatch(quiet=False), train=loader(30), others=[TQDMProgressBar()], enable_progress_bar=True)
 
     (title,) = (line for line in tty.lines if line.startswith("PerfWatch  Module"))
     before = tty.lines[: tty.lines.index(title)]
@@ -158,7 +162,7 @@ def test_perfwatch_itself_leaves_the_bar_whole(
 
 
 def test_a_rich_bar_of_the_users_stays_below(tty: Emulator) -> None:
-    with Progress(auto_refresh=False) as progress:
+    with on(tty.stream), Progress(auto_refresh=False) as progress:
         progress.add_task("own bar", total=2, completed=1)
         progress.refresh()
         screen.say(LINE, sys.stdout)
@@ -182,7 +186,7 @@ class Printing(ProgressBar):
 def test_a_bar_that_prints_by_itself_is_given_the_bare_line(tty: Emulator) -> None:
     bar = Printing()
 
-    screen.say(LINE, sys.stdout, bar)
+    screen.say(LINE, tty.stream, bar)
     screen.say(LINE, None, bar)
 
     assert bar.printed == [LINE, LINE]
@@ -190,7 +194,7 @@ def test_a_bar_that_prints_by_itself_is_given_the_bare_line(tty: Emulator) -> No
 
 
 def test_a_bar_that_is_switched_off_hides_no_line(tty: Emulator) -> None:
-    screen.say(LINE, sys.stdout, TQDMProgressBar(refresh_rate=0))
+    screen.say(LINE, tty.stream, TQDMProgressBar(refresh_rate=0))
 
     assert tty.lines == [LINE]
 
@@ -202,10 +206,8 @@ def test_a_line_begins_at_its_start_wherever_the_cursor_was(left: str, columns: 
         emulator.stream.write(left)
         screen.say("PerfWatch says", emulator.stream)
         emulator.stream.write("next\n")
-        assert "PerfWatch says" in emulator.lines
-        assert emulator.lines[-1] == "next"
-        assert len(emulator.lines) <= 3
-        assert left.strip() in (*emulator.lines, "half", ".")
+        kept = [] if left in ("", "half\r") else [left]
+        assert emulator.lines == [*kept, "PerfWatch says", "next"]
 
 
 def test_a_dumb_terminal_gets_no_control_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,13 +221,9 @@ def test_a_dumb_terminal_gets_no_control_sequence(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("bars", [[TQDMProgressBar()], []], ids=["tqdm", "none"])
-def test_a_file_gets_every_line_at_its_start_and_no_escape(
-    bars: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_gets_every_line_at_its_start_and_no_escape(bars: list[Any], tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
-    with log.open("w", encoding="utf-8") as stream:
-        monkeypatch.setattr(sys, "stdout", stream)
-        monkeypatch.setattr(sys, "stderr", stream)
+    with log.open("w", encoding="utf-8") as stream, on(stream):
         trainer(Speaker(), *bars, enable_progress_bar=bool(bars)).fit(Module(), loader())
 
     text = log.read_text()
@@ -253,7 +251,7 @@ def test_what_an_encoding_lacks_is_replaced(encoding: str, said: str) -> None:
     class Stream(io.StringIO):
         pass
 
-    Stream.encoding = encoding  # type: ignore[assignment, misc]
+    Stream.encoding = encoding
     stream = Stream()
 
     screen.write("µ … · ██▍ ▏ 卷", stream)
