@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from lightning_perfwatch.commands import trigger
+from lightning_perfwatch.commands import doctor, trigger
 
 if TYPE_CHECKING:
     from lightning_perfwatch.report import Report
@@ -87,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     report.set_defaults(command=_report)
 
     trigger.add_to(commands)
+    doctor.add_to(commands)
     commands.add_parser("rules", help="list all rules").set_defaults(command=_rules)
     explain = commands.add_parser("explain", help="print a rule's page")
     explain.add_argument("rule_id", metavar="ID")

@@ -6,18 +6,15 @@ no rule by name; what is said comes from the outline.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.reporters import screen
 from lightning_perfwatch.reporters.cells import cropped, padded, width_of, wrapped
 from lightning_perfwatch.reporters.outline import Card, Outline, Part, outline
+from lightning_perfwatch.reporters.styled import Line, colored, plain, text_for
 from lightning_perfwatch.reporters.wording import Fact
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _MIN_WIDTH, _MAX_TEXT_WIDTH = 24, 120
 _MIN_WIDTH_OF_TWO_COLUMNS = 64
@@ -33,21 +30,14 @@ _PERCENT_WIDTH = len("<0.1 %")
 _SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "bold blue"}
 _HEADING, _NAME, _FIGURE, _BAR, _PLACE, _FIX = "bold", "cyan", "bold", "green", "underline", "bold green"
 
-_Line = tuple[tuple[str, str], ...]
-"""Pieces of a line, each a text and its rich style."""
-
 
 def render(report: Report, *, width: int | None = None, color: bool = False) -> str:
     """``report`` as lines of ``width`` columns (whole lines if None), plain unless ``color``.
 
     Places and paths are never broken, so that they can be searched and copied.
     """
-    lines = _lines(outline(report), _UNLIMITED if width is None else max(_MIN_WIDTH, width))
-    if not color:
-        return _plain(lines)
-    from rich.console import Console
-
-    return _styled(lines, Console(force_terminal=True, width=width))
+    lines = _lay_out(report, width)
+    return colored(lines) if color else plain(lines)
 
 
 def show(report: Report, stream: TextIO, bar: Any = None) -> None:
@@ -55,19 +45,7 @@ def show(report: Report, stream: TextIO, bar: Any = None) -> None:
 
     ``bar`` is the Trainer's progress bar callback, if there is one.
     """
-    screen.show(_for(report, stream), stream, bar)
-
-
-def _for(report: Report, stream: TextIO) -> str:
-    is_terminal = screen.is_terminal(stream)
-    if not is_terminal and not (os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE")):
-        return render(report)  # as rich would decide too, without the time that it takes to start
-    from rich.console import Console
-
-    console = Console(file=stream)
-    width = (screen.columns_of(stream) or console.width) if is_terminal else None
-    lines = _lines(outline(report), _UNLIMITED if width is None else max(_MIN_WIDTH, width))
-    return _styled(lines, console) if console.is_terminal else _plain(lines)
+    screen.show(text_for(stream, lambda width: _lay_out(report, width)), stream, bar)
 
 
 def window_line(report: Report) -> str:
@@ -81,22 +59,11 @@ def window_line(report: Report) -> str:
     return f"PerfWatch profiled{steps}: {count} {said.findings[0].rule} ({said.findings[0].cost})."
 
 
-def _plain(lines: Iterable[_Line]) -> str:
-    return "".join("".join(text for text, _ in line).rstrip() + "\n" for line in lines)
+def _lay_out(report: Report, width: int | None) -> Iterable[Line]:
+    return _lines(outline(report), _UNLIMITED if width is None else max(_MIN_WIDTH, width))
 
 
-def _styled(lines: Iterable[_Line], console: Console) -> str:
-    from rich.text import Text
-
-    with console.capture() as capture:
-        for line in lines:
-            text = Text.assemble(*line)
-            text.rstrip()
-            console.print(text, soft_wrap=True, highlight=False)
-    return capture.get()
-
-
-def _lines(said: Outline, width: int) -> Iterable[_Line]:
+def _lines(said: Outline, width: int) -> Iterable[Line]:
     yield from _wrapped("PerfWatch  ", said.headline, width, _HEADING)
     yield from _facts(said.speed, width)
     if said.outside is not None:
@@ -132,11 +99,11 @@ def _closing(said: Outline) -> Iterable[Fact]:
         yield Fact("note", note)
 
 
-def _heading(text: str) -> _Line:
+def _heading(text: str) -> Line:
     return ((text, _HEADING),)
 
 
-def _facts(facts: Iterable[Fact], width: int) -> Iterable[_Line]:
+def _facts(facts: Iterable[Fact], width: int) -> Iterable[Line]:
     for fact in facts:
         yield from _wrapped(_name(fact.name, width), fact.value, width, _NAME)
 
@@ -145,7 +112,7 @@ def _name(name: str, width: int) -> str:
     return _INDENT + (name if width < _MIN_WIDTH_OF_TWO_COLUMNS else padded(name, _NAME_WIDTH)) + "  "
 
 
-def _parts(parts: tuple[Part, ...], total: Part, width: int) -> Iterable[_Line]:
+def _parts(parts: tuple[Part, ...], total: Part, width: int) -> Iterable[Line]:
     """One line a part: name, duration, share and a bar as long as the share."""
     duration_width = max(len(part.duration) for part in (*parts, total))
     gap = "  " if width >= _MIN_WIDTH_OF_TWO_COLUMNS else " "
@@ -170,7 +137,7 @@ def _bar(share: float, width: int) -> str:
     return "█" * full + " ▏▎▍▌▋▊▉"[rest].strip()
 
 
-def _operations(operations: tuple[Part, ...], width: int) -> Iterable[_Line]:
+def _operations(operations: tuple[Part, ...], width: int) -> Iterable[Line]:
     duration_width = max(len(part.duration) for part in operations)
     room = width - len(_INDENT) - duration_width - _PERCENT_WIDTH - 4
     name_width = max(min(max(width_of(part.name) for part in operations), room), 8)
@@ -179,7 +146,7 @@ def _operations(operations: tuple[Part, ...], width: int) -> Iterable[_Line]:
         yield ((name, _NAME), (f"  {part.duration:>{duration_width}}  {part.percent:>{_PERCENT_WIDTH}}", ""))
 
 
-def _finding(card: Card, width: int) -> Iterable[_Line]:
+def _finding(card: Card, width: int) -> Iterable[Line]:
     severity = f"{_INDENT}{card.severity.upper():<8}  "
     style = _SEVERITY_STYLE.get(card.severity, "bold")
     margin = _INDENT * 2
@@ -195,7 +162,7 @@ def _finding(card: Card, width: int) -> Iterable[_Line]:
     yield from _wrapped(f"{margin}fix ", card.advice, width, _FIX)
 
 
-def _wrapped(start: str, text: str, width: int, style: str = "", text_style: str = "") -> Iterable[_Line]:
+def _wrapped(start: str, text: str, width: int, style: str = "", text_style: str = "") -> Iterable[Line]:
     """``text`` after ``start``, further lines indented to it; paths and "12 ms" are never broken."""
     if width == _UNLIMITED:
         yield ((start, style), (text, text_style))
