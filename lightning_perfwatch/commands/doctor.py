@@ -21,7 +21,7 @@ SCHEMA_VERSION = 1
 
 _TIMEOUT_S = 120.0
 _MAX_WIDTH = 120
-_MIN_TEXT_WIDTH = 20
+_MIN_WIDTH_OF_COLUMNS = 64
 _STYLES = {"ok": "green", "warning": "bold yellow", "missing": "bold red"}
 
 
@@ -88,15 +88,16 @@ def _lay_out(checks: Sequence[Check], lacks: Sequence[Check], width: int | None)
     for check in checks:
         status = check.status.value
         start = ((f"{status:<9}", _STYLES[status]), (f"{check.name:<{name_width}}  ", "bold"))
-        indent = " " * sum(len(text) for text, _ in start)
+        start_width = sum(len(text) for text, _ in start)
+        indent = " " * (start_width if width is None or width >= _MIN_WIDTH_OF_COLUMNS else 4)
         said = clean(check.detail) if check.remedy is None else f"{clean(check.detail)}. {check.remedy}"
-        room = len(said) if width is None else max(min(width, _MAX_WIDTH) - len(indent), _MIN_TEXT_WIDTH)
-        first, *rest = wrapped(said, room)
+        limit = start_width + len(said) if width is None else min(width, _MAX_WIDTH)
+        first, *rest = wrapped(said, limit - len(indent), limit - start_width)
         yield (*start, (first, ""))
         yield from (((indent, ""), (line, "")) for line in rest)
     yield ()
-    names = ", ".join(check.name for check in lacks)
+    verdict = "Nothing is missing that PerfWatch needs to measure here."
     if lacks:
-        yield ((f"PerfWatch can't measure here as it should, for want of: {names}.", "bold red"),)
-    else:
-        yield (("Nothing is missing that PerfWatch needs to measure here.", "bold"),)
+        verdict = f"PerfWatch can't measure here as it should: {', '.join(check.name for check in lacks)} missing."
+    for line in wrapped(verdict, len(verdict) if width is None else width):
+        yield ((line, "bold red" if lacks else "bold"),)

@@ -6,6 +6,7 @@ An import that ends the process, or never returns, takes only the answers that w
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from traceback import format_exception_only
 from typing import Any
 
 from lightning_perfwatch.processes import answer_pipe
+
+_NUM_TOOLS = 6
+"""Tools that ``sys.monitoring`` has room for."""
 
 
 def answer_all() -> None:
@@ -29,7 +33,8 @@ def answer_all() -> None:
 
 
 def _watchers() -> dict[str, Any]:
-    tools = [sys.monitoring.get_tool(number) for number in range(6)] if sys.version_info >= (3, 12) else []
+    monitoring: Any = getattr(sys, "monitoring", None)  # since Python 3.12
+    tools = [] if monitoring is None else [monitoring.get_tool(number) for number in range(_NUM_TOOLS)]
     found = [("a trace function", sys.gettrace()), ("a profile function", sys.getprofile())]
     names = [f"{kind} ({getattr(type(it), '__module__', '')})" for kind, it in found if it is not None]
     return {"names": [*names, *(f"the tool {tool!r}" for tool in tools if tool)]}
@@ -39,7 +44,6 @@ def _build() -> dict[str, Any]:
     import torch
 
     version = torch.version
-    built_for = "cpu"
     for kind, built_for_version in (
         ("rocm", version.hip),
         ("cuda", version.cuda),
@@ -47,7 +51,7 @@ def _build() -> dict[str, Any]:
     ):
         if built_for_version is not None:
             return {"version": torch.__version__, "built_for": kind, "built_for_version": str(built_for_version)}
-    return {"version": torch.__version__, "built_for": built_for}
+    return {"version": torch.__version__, "built_for": "cpu"}
 
 
 def _device_type() -> str | None:
@@ -73,15 +77,14 @@ def _devices() -> dict[str, Any]:
 
 def _recording() -> dict[str, Any]:
     import torch
-    from torch.autograd import DeviceType
 
     device = _device_type() or "cpu"
-    activities = torch.profiler.supported_activities()
+    activities = torch.profiler.supported_activities()  # type: ignore[no-untyped-call]
     with torch.profiler.profile(activities=sorted(activities, key=str)) as profiler:
         square = torch.ones(64, 64, device=device)
         (square @ square).sum().item()
     events = list(profiler.events() or ())
-    num_operators = sum(event.device_type == DeviceType.CPU for event in events)
+    num_operators = sum(event.device_type.name == "CPU" for event in events)
     return {
         "activities": sorted(activity.name for activity in activities),
         "num_operators": num_operators,
@@ -90,9 +93,7 @@ def _recording() -> dict[str, Any]:
 
 
 def _lightning() -> dict[str, Any]:
-    import lightning.pytorch
-
-    return {"version": lightning.pytorch.__version__}
+    return {"version": importlib.import_module("lightning.pytorch").__version__}
 
 
 QUESTIONS: dict[str, Callable[[], dict[str, Any]]] = {
