@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from lightning_perfwatch.commands import trigger
+from lightning_perfwatch.commands import doctor, trigger
 
 if TYPE_CHECKING:
     from lightning_perfwatch.report import Report
@@ -87,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     report.set_defaults(command=_report)
 
     trigger.add_to(commands)
+    doctor.add_to(commands)
     commands.add_parser("rules", help="list all rules").set_defaults(command=_rules)
     explain = commands.add_parser("explain", help="print a rule's page")
     explain.add_argument("rule_id", metavar="ID")
@@ -229,7 +230,7 @@ def _number(text: str) -> int | float | str:
 
 def _write(report: Report, arguments: argparse.Namespace) -> None:
     from lightning_perfwatch import reporters
-    from lightning_perfwatch.reporters import terminal
+    from lightning_perfwatch.reporters import screen, terminal
 
     format_ = arguments.format or reporters.format_of(arguments.output)
     if arguments.output is not None:
@@ -237,7 +238,7 @@ def _write(report: Report, arguments: argparse.Namespace) -> None:
     elif format_ == "text":
         terminal.show(report, sys.stdout)
     else:
-        terminal.write(reporters.render(report, format_), sys.stdout)
+        screen.write(reporters.render(report, format_), sys.stdout)
 
 
 def _lower_priority() -> None:

@@ -19,11 +19,11 @@ _PACKAGE_PARENT = str(Path(__file__).parents[1])
 def num_usable_cpus() -> int:
     """CPUs that this process may use: its affinity, cut down by a control group's quota where there is one."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _cgroup_quota()
+    quota = cgroup_quota_cpus()
     return count if quota is None else max(1, min(count, round(quota)))
 
 
-def _cgroup_quota() -> float | None:
+def cgroup_quota_cpus() -> float | None:
     """CPUs by the quota of control groups, version 2 or else version 1; None where there is no limit."""
     try:
         if (_CGROUPS / "cpu.max").exists():

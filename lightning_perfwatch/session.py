@@ -21,7 +21,7 @@ from lightning_perfwatch.live.startup import Startup
 from lightning_perfwatch.live.totals import RunTotals
 from lightning_perfwatch.measurements import Window
 from lightning_perfwatch.report import Report
-from lightning_perfwatch.reporters import terminal
+from lightning_perfwatch.reporters import screen, terminal
 from lightning_perfwatch.reporters.loggers import LoggerSink
 from lightning_perfwatch.run_directory import RunDirectory
 
@@ -143,7 +143,7 @@ class Session:
         """Hand ``report`` to the loggers and to the terminal, on the first rank."""
         if not self._quiet and sys.stdout is not None:
             with suppress(OSError, ValueError):  # closed, or a pipe whose reader has gone
-                terminal.show(report, sys.stdout)
+                terminal.show(report, sys.stdout, self._trainer.progress_bar_callback)
         if self._sink is not None:
             self._sink.conclude(
                 report,
@@ -186,10 +186,6 @@ class Session:
     def _say(self, line: str) -> None:
         """One line that leaves a progress bar whole; nothing where nothing can be shown."""
         try:
-            bar = self._trainer.progress_bar_callback
-            if bar is not None and bar.is_enabled:
-                bar.print(line)
-            elif sys.stdout is not None:
-                sys.stdout.write(line + "\n")
+            screen.say(line, sys.stdout, self._trainer.progress_bar_callback)
         except Exception as error:  # noqa: BLE001 - a user's progress bar may fail in any way
             log.debug("PerfWatch can't show its line: %s", type(error).__name__)

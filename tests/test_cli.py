@@ -424,7 +424,7 @@ def test_an_output_without_unicode_still_gets_the_report(monkeypatch: pytest.Mon
 
     for format_ in ("text", "json", "markdown", "html"):
         assert cli.main(["report", str(tmp_path), "--format", format_]) == cli.EXIT_OK
-    assert raw.getvalue().count(b"Costs 3 ?s.") == 4
+    assert raw.getvalue().count(b"Costs 3 us.") == 4
 
 
 def run_command(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:

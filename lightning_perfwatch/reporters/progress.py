@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
+from lightning_perfwatch.reporters import screen
+from lightning_perfwatch.reporters.cells import cropped
 from lightning_perfwatch.reporters.wording import clean
 
 _DELAY_S = 2.0
@@ -26,7 +28,7 @@ _BYTES_PER_MB = 1e6
 class ProgressLine:
     """While it is entered, ``describe()`` is shown on ``stream`` and kept up to date, after ``delay_s``.
 
-    Nothing is written where ``stream`` is no terminal.
+    Nothing is written where ``stream`` is no terminal, or one that can't take a line back.
     """
 
     def __init__(self, stream: TextIO, describe: Callable[[], str], delay_s: float = _DELAY_S) -> None:
@@ -37,7 +39,7 @@ class ProgressLine:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> None:
-        if self._stream.isatty():
+        if screen.is_terminal(self._stream) and not screen.is_dumb():
             self._thread.start()
 
     def __exit__(
@@ -54,21 +56,14 @@ class ProgressLine:
         with contextlib.suppress(OSError, ValueError):  # the terminal may go away before the work is done
             while True:
                 line = clean(f"perfwatch: {time.monotonic() - start_s:.0f} s, {self._describe()}")
-                self._write(_ERASE_LINE + line[: self._width() - 1])
+                self._write(_ERASE_LINE + cropped(line, (screen.columns_of(self._stream) or 80) - 1))
                 if self._over.wait(_INTERVAL_S):
                     break
             self._write(_ERASE_LINE)
 
     def _write(self, text: str) -> None:
-        encoding = self._stream.encoding or "utf-8"
-        self._stream.write(text.encode(encoding, "replace").decode(encoding))
+        screen.write(text, self._stream)
         self._stream.flush()
-
-    def _width(self) -> int:
-        try:
-            return os.get_terminal_size(self._stream.fileno()).columns or 80
-        except OSError:
-            return 80
 
 
 def reading(pids: Iterable[int], paths: Iterable[Path], num_parts: int = 1) -> str:

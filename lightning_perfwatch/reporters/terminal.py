@@ -1,62 +1,51 @@
 """The report as text for a terminal, a log file or a pipe.
 
-Owns the layout in lines. Knows no rule by name; what is said comes from the outline.
+Owns the layout in lines: as wide as a terminal, and one fact a line where nothing says how wide a line may be. Knows
+no rule by name; what is said comes from the outline.
 """
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TextIO
+from typing import Any, TextIO
 
 from lightning_perfwatch.report import Report
+from lightning_perfwatch.reporters import screen
+from lightning_perfwatch.reporters.cells import cropped, padded, width_of, wrapped
 from lightning_perfwatch.reporters.outline import Card, Outline, Part, outline
+from lightning_perfwatch.reporters.styled import Line, colored, plain, text_for
 from lightning_perfwatch.reporters.wording import Fact
 
-if TYPE_CHECKING:
-    from rich.console import Console
+_MIN_WIDTH, _MAX_TEXT_WIDTH = 24, 120
+_MIN_WIDTH_OF_TWO_COLUMNS = 64
+"""Below it a name and what is known of it stand one after the other, not side by side."""
 
-PLAIN_WIDTH = 100
-"""Width of the text where no terminal says how wide it is."""
-
-_MIN_WIDTH, _MAX_WIDTH = 50, 120
+_UNLIMITED = 1 << 30
 _NUM_OPERATIONS = 3
 _NUM_RANKS = 8
 _INDENT = "  "
 _NAME_WIDTH = len("callbacks and logging")
 _BAR_WIDTH = 30
+_PERCENT_WIDTH = len("<0.1 %")
 _SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "bold blue"}
-
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµn]?s|[KMG]i?B)(?!\w))")
-
-_Line = tuple[tuple[str, str], ...]
-"""Pieces of a line, each a text and its rich style."""
+_HEADING, _NAME, _FIGURE, _BAR, _PLACE, _FIX = "bold", "cyan", "bold", "green", "underline", "bold green"
 
 
 def render(report: Report, *, width: int | None = None, color: bool = False) -> str:
-    """``report`` as lines of ``width`` characters (:data:`PLAIN_WIDTH` if None), plain unless ``color``.
+    """``report`` as lines of ``width`` columns (whole lines if None), plain unless ``color``.
 
     Places and paths are never broken, so that they can be searched and copied.
     """
-    lines = _lines(outline(report), PLAIN_WIDTH if width is None else max(_MIN_WIDTH, width))
-    if not color:
-        return "".join("".join(text for text, _ in line).rstrip() + "\n" for line in lines)
-    from rich.console import Console
-
-    return _styled(lines, Console(force_terminal=True, width=width or PLAIN_WIDTH))
+    lines = _lay_out(report, width)
+    return colored(lines) if color else plain(lines)
 
 
-def show(report: Report, stream: TextIO) -> None:
-    """Write ``report`` to ``stream``: in colour and as wide as the terminal if it is one, else plain."""
-    if not stream.isatty():
-        write(render(report), stream)
-        return
-    from rich.console import Console
+def show(report: Report, stream: TextIO, bar: Any = None) -> None:
+    """Write ``report`` to ``stream``, as wide as the terminal if it is one; in colour where rich would do so.
 
-    console = Console(file=stream)
-    width = min(max(console.width, _MIN_WIDTH), _MAX_WIDTH)
-    write(_styled(_lines(outline(report), width), console), stream)
+    ``bar`` is the Trainer's progress bar callback, if there is one.
+    """
+    screen.show(text_for(stream, lambda width: _lay_out(report, width)), stream, bar)
 
 
 def window_line(report: Report) -> str:
@@ -64,82 +53,79 @@ def window_line(report: Report) -> str:
     said = outline(report)
     window = report.windows[-1] if report.windows else None
     steps = "" if window is None else f" steps {window.first_step} to {window.first_step + window.num_steps - 1}"
-    count = "1 finding" if len(said.findings) == 1 else f"{len(said.findings)} findings"
-    found = f"{count}, first {said.findings[0].rule}" if said.findings else "no bottleneck found"
-    return f"PerfWatch profiled{steps}: {found}."
+    if not said.findings:
+        return f"PerfWatch profiled{steps}: no bottleneck found."
+    count = "1 finding" if len(said.findings) == 1 else f"{len(said.findings)} findings, first"
+    return f"PerfWatch profiled{steps}: {count} {said.findings[0].rule} ({said.findings[0].cost})."
 
 
-def write(text: str, stream: TextIO) -> None:
-    """Write ``text`` with a ``?`` for every character that the encoding of ``stream`` does not have."""
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    stream.write(text.encode(encoding, "replace").decode(encoding))
+def _lay_out(report: Report, width: int | None) -> Iterable[Line]:
+    return _lines(outline(report), _UNLIMITED if width is None else max(_MIN_WIDTH, width))
 
 
-def _styled(lines: Iterable[_Line], console: Console) -> str:
-    from rich.text import Text
-
-    with console.capture() as capture:
-        for line in lines:
-            console.print(Text.assemble(*line), soft_wrap=True, highlight=False)
-    return capture.get()
-
-
-def _lines(said: Outline, width: int) -> Iterable[_Line]:
-    yield from _wrapped("PerfWatch  ", said.headline, width, "bold")
+def _lines(said: Outline, width: int) -> Iterable[Line]:
+    yield from _wrapped("PerfWatch  ", said.headline, width, _HEADING)
     yield from _facts(said.speed, width)
     if said.outside is not None:
         yield from _facts([Fact("outside steps", said.outside)], width)
     yield from _facts(said.devices, width)
     if said.step_total is not None:
         yield _heading("the mean step")
-        yield from _parts((*said.step, said.step_total), width)
+        yield from _parts(said.step, said.step_total, width)
     if said.operations:
-        yield _heading("slowest operations (self time, share of the profiled window)")
+        yield from _wrapped("", "slowest operations (self time, share of the profiled window)", width, "", _HEADING)
         yield from _operations(said.operations[:_NUM_OPERATIONS], width)
     if said.findings:
         yield _heading("findings (most severe first)")
     for card in said.findings:
         yield from _finding(card, width)
     if said.verdict is not None:
-        yield _heading(said.verdict)
+        yield from _wrapped("", said.verdict, width, "", _HEADING)
     yield ()
     yield from _facts(_closing(said), width)
     for fact in said.files:
-        yield ((f"{_INDENT}{fact.name:<{_NAME_WIDTH}}  ", "bold"), (fact.value, ""))
+        yield ((_name(fact.name, width), _NAME), (fact.value, ""))
 
 
 def _closing(said: Outline) -> Iterable[Fact]:
     yield from said.ranks[:_NUM_RANKS]
     if len(said.ranks) > _NUM_RANKS:
         yield Fact("more ranks", f"{len(said.ranks) - _NUM_RANKS}, in the report")
-    if said.skipped:
-        num_skipped = sum(len(rules) for _, rules in said.skipped)
-        reasons = "; ".join(f"{', '.join(rules)}: {reason}" for reason, rules in said.skipped)
-        yield Fact("rules skipped", f"{num_skipped} ({reasons})")
+    for reason, rules in said.skipped:
+        yield Fact("rule skipped" if len(rules) == 1 else "rules skipped", f"{', '.join(rules)}: {reason}")
     if said.overhead is not None:
         yield Fact("PerfWatch itself", said.overhead)
     for note in said.notes:
         yield Fact("note", note)
 
 
-def _heading(text: str) -> _Line:
-    return ((text, "bold"),)
+def _heading(text: str) -> Line:
+    return ((text, _HEADING),)
 
 
-def _facts(facts: Iterable[Fact], width: int) -> Iterable[_Line]:
+def _facts(facts: Iterable[Fact], width: int) -> Iterable[Line]:
     for fact in facts:
-        yield from _wrapped(f"{_INDENT}{fact.name:<{_NAME_WIDTH}}  ", fact.value, width, "bold")
+        yield from _wrapped(_name(fact.name, width), fact.value, width, _NAME)
 
 
-def _parts(parts: tuple[Part, ...], width: int) -> Iterable[_Line]:
+def _name(name: str, width: int) -> str:
+    return _INDENT + (name if width < _MIN_WIDTH_OF_TWO_COLUMNS else padded(name, _NAME_WIDTH)) + "  "
+
+
+def _parts(parts: tuple[Part, ...], total: Part, width: int) -> Iterable[Line]:
     """One line a part: name, duration, share and a bar as long as the share."""
-    duration_width = max(len(part.duration) for part in parts)
-    room = width - len(_INDENT) - _NAME_WIDTH - duration_width - 14
-    bar_width = max(0, min(_BAR_WIDTH, room))
-    for part in parts:
-        figures = f"{part.duration:>{duration_width}}  {part.percent:>6}  "
-        bar = "" if part is parts[-1] else _bar(part.share, bar_width)
-        yield ((f"{_INDENT}{part.name:<{_NAME_WIDTH}}  ", "bold"), (figures, ""), (bar, "cyan"))
+    duration_width = max(len(part.duration) for part in (*parts, total))
+    gap = "  " if width >= _MIN_WIDTH_OF_TWO_COLUMNS else " "
+    figures_width = len(gap) + duration_width + len(gap) + _PERCENT_WIDTH
+    name_width = min(_NAME_WIDTH, max(width - len(_INDENT) - figures_width, 4))
+    bar_width = min(_BAR_WIDTH, max(width - len(_INDENT) - name_width - figures_width - len(gap), 0))
+    for part in (*parts, total):
+        name = _INDENT + padded(cropped(part.name, name_width), name_width) + gap
+        figures = f"{part.duration:>{duration_width}}{gap}{part.percent:>{_PERCENT_WIDTH}}{gap}"
+        if part is total:
+            yield ((name, _FIGURE), (figures, _FIGURE))
+        else:
+            yield ((name, _NAME), (figures, ""), (_bar(part.share, bar_width), _BAR))
 
 
 def _bar(share: float, width: int) -> str:
@@ -151,35 +137,40 @@ def _bar(share: float, width: int) -> str:
     return "█" * full + " ▏▎▍▌▋▊▉"[rest].strip()
 
 
-def _operations(operations: tuple[Part, ...], width: int) -> Iterable[_Line]:
-    name_width = max(min(max(len(part.name) for part in operations), width - 26), _NAME_WIDTH)
+def _operations(operations: tuple[Part, ...], width: int) -> Iterable[Line]:
+    duration_width = max(len(part.duration) for part in operations)
+    room = width - len(_INDENT) - duration_width - _PERCENT_WIDTH - 4
+    name_width = max(min(max(width_of(part.name) for part in operations), room), 8)
     for part in operations:
-        name = part.name if len(part.name) <= name_width else part.name[: name_width - 1] + "…"
-        yield ((f"{_INDENT}{name:<{name_width}}", "bold"), (f"  {part.duration:>9}  {part.percent:>6}", ""))
+        name = _INDENT + padded(cropped(part.name, name_width), name_width)
+        yield ((name, _NAME), (f"  {part.duration:>{duration_width}}  {part.percent:>{_PERCENT_WIDTH}}", ""))
 
 
-def _finding(card: Card, width: int) -> Iterable[_Line]:
-    severity = card.severity.upper()
+def _finding(card: Card, width: int) -> Iterable[Line]:
+    severity = f"{_INDENT}{card.severity.upper():<8}  "
     style = _SEVERITY_STYLE.get(card.severity, "bold")
     margin = _INDENT * 2
-    head = ((f"{_INDENT}{severity:<10}", style), (card.rule, "bold"))
-    if len(card.rule) + len(card.cost) + 14 <= width:
+    head = ((severity, style), (card.rule, _FIGURE))
+    if width_of(card.rule) + width_of(card.cost) + len(severity) + 2 <= width:
         yield (*head, (f"  {card.cost}", ""))
     else:
         yield head
-        yield ((f"{margin}{card.cost}", ""),)
+        yield from _wrapped(margin, card.cost, width)
     yield from _wrapped(margin, card.summary, width)
     if card.place is not None:
-        yield ((f"{margin}at  ", "bold"), (card.place, "cyan"))
-    yield from _wrapped(f"{margin}fix ", card.advice, width, "bold green")
+        yield ((f"{margin}at  ", _NAME), (card.place, _PLACE))
+    yield from _wrapped(f"{margin}fix ", card.advice, width, _FIX)
 
 
-def _wrapped(start: str, text: str, width: int, style: str = "") -> Iterable[_Line]:
+def _wrapped(start: str, text: str, width: int, style: str = "", text_style: str = "") -> Iterable[Line]:
     """``text`` after ``start``, further lines indented to it; paths and "12 ms" are never broken."""
-    room = max(20, width - len(start))
-    kept = _BEFORE_UNIT.sub("\0", text)
-    wrapped = textwrap.wrap(kept, room, break_long_words=False, break_on_hyphens=False) or [""]
-    lines = [line.replace("\0", " ") for line in wrapped]
-    yield ((start, style), (lines[0], ""))
-    for line in lines[1:]:
-        yield ((" " * len(start), ""), (line, ""))
+    if width == _UNLIMITED:
+        yield ((start, style), (text, text_style))
+        return
+    is_narrow = width < _MIN_WIDTH_OF_TWO_COLUMNS
+    indent = " " * (min(width_of(start), 2 * len(_INDENT)) if is_narrow else width_of(start))
+    limit = min(width, _MAX_TEXT_WIDTH)
+    first, *rest = wrapped(text, limit - len(indent), limit - width_of(start))
+    yield ((start, style), (first, text_style))
+    for line in rest:
+        yield ((indent, ""), (line, text_style))

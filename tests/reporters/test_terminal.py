@@ -6,12 +6,15 @@ import re
 import pytest
 
 from lightning_perfwatch.counts import Flops
-from lightning_perfwatch.finding import Severity, Where
+from lightning_perfwatch.finding import Finding, Severity, Where
 from lightning_perfwatch.measurements import Overhead, Window
 from lightning_perfwatch.report import Report, Throughput
 from lightning_perfwatch.reporters import terminal
+from lightning_perfwatch.reporters.cells import width_of
+from tests.reporters.emulator import Emulator
 from tests.reporters.factories import (
     HOSTILE,
+    PHASE_MS,
     device,
     finding,
     hostile_report,
@@ -72,10 +75,10 @@ def test_the_use_of_the_device_is_told_with_the_peak_it_is_of() -> None:
 
 
 def test_an_ordinary_run_fits_on_a_screen() -> None:
-    text = terminal.render(report(findings=(finding(), finding(rule="host-sync", share=0.1))))
+    text = terminal.render(report(findings=(finding(), finding(rule="host-sync", share=0.1))), width=100)
 
     assert len(text.splitlines()) <= 40
-    assert max(map(len, text.splitlines())) <= terminal.PLAIN_WIDTH
+    assert max(map(len, text.splitlines())) <= 100
 
 
 def test_the_step_is_split_into_parts_that_add_up_to_it() -> None:
@@ -170,7 +173,7 @@ def test_time_outside_steps_is_one_line_with_its_share_of_the_wall_clock() -> No
 def test_a_device_says_how_busy_it_was_and_nothing_that_is_unknown() -> None:
     unknown = device(name=None, kernels_per_step=None, kernel_median_us=None)
     several = device(index=1, communication_share=0.1, exposed_communication_share=0.04, kernels_per_step=7.5)
-    text = terminal.render(report(devices=(unknown, several)), width=200)
+    text = terminal.render(report(devices=(unknown, several)))
 
     assert [line.split(maxsplit=2)[2] for line in lines_with(text, "device")] == [
         "busy 83 %, copies 2.0 %",
@@ -182,7 +185,16 @@ def test_a_device_says_how_busy_it_was_and_nothing_that_is_unknown() -> None:
 def test_skipped_rules_share_a_line_with_their_reason() -> None:
     (line,) = lines_with(terminal.render(report()), "rules skipped")
 
-    assert line.split(maxsplit=2)[2] == "2 (host-sync, slow-hook: no step was audited)"
+    assert line.split(maxsplit=2)[2] == "host-sync, slow-hook: no step was audited"
+
+
+def test_every_reason_for_a_skipped_rule_has_a_line() -> None:
+    text = terminal.render(report(skipped={"host-sync": "no step was audited", "gc-pause": "not measured"}))
+
+    assert [line.split(maxsplit=2)[2] for line in lines_with(text, "rule skipped")] == [
+        "host-sync: no step was audited",
+        "gc-pause: not measured",
+    ]
 
 
 def test_ranks_are_listed_only_if_there_are_several_and_not_without_end() -> None:
@@ -278,14 +290,108 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_report_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
+    for name in ("COLUMNS", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
+    with Emulator(columns=67) as emulator:
+        terminal.show(report(findings=(finding(summary="word " * 40),), directory=None), emulator.stream)
+        assert 60 < max(map(len, emulator.lines)) <= 67
+        assert "\n".join(emulator.lines[1:]) in terminal.render(
+            report(findings=(finding(summary="word " * 40),), directory=None), width=67
+        )
+
+
+NAMES = {
+    "plain": "aten::mm",
+    "long": "void kernel<" + "a" * 300,
+    "Chinese": "卷积层" * 60,
+    "emoji": "🚀🔥" * 60,
+    "hostile": HOSTILE * 3,
+}
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
+@pytest.mark.parametrize("width", [40, 63, 64, 80, 100, 200])
+def test_every_line_fits_and_only_places_and_paths_are_longer(width: int, name: str) -> None:
+    shown = report(
+        top_ops=(op_total(name=name), op_total(name="aten::addmm")),
+        phases=phases(**PHASE_MS, **{name: 1.0}),
+        ranks=(rank(0), rank(1)),
+        devices=(device(),),
+    )
+    lines = terminal.render(shown, width=width).splitlines()
+
+    longer = [line for line in lines if width_of(line) > width]
+    assert all("/" in line for line in longer), longer
+    assert not [line for line in lines if width_of(line) > 120 and "/" not in line and " ms " not in line]
+    figures = [line for line in lines if re.search(r"\d [mµ]?s +<?[\d.]+ %$", line)]
+    assert len({width_of(line) for line in figures[-2:]}) == 1, "the operations' columns are not aligned"
+
+
+def test_wide_terminals_show_long_operation_names_whole() -> None:
+    name = "void kernel<" + "a" * 130 + ">"
+
+    assert name in terminal.render(report(top_ops=(op_total(name=name),)), width=200)
+    assert name not in terminal.render(report(top_ops=(op_total(name=name),)), width=120)
+
+
+def test_a_pipe_has_one_fact_in_each_line_and_breaks_none() -> None:
+    summary, advice = "It waits. " * 60, "Set this. " * 60
+    text = terminal.render(report(findings=(finding(summary=summary, advice=advice),), notes=("long note " * 60,)))
+
+    for fact in (summary, f"fix {advice}", "note" + " " * 19 + "long note " * 60):
+        assert f"  {fact.strip()}\n" in text
+
+
+@pytest.mark.parametrize("variable", ["FORCE_COLOR", "TTY_COMPATIBLE"])
+def test_colour_is_forced_into_a_pipe_as_rich_does(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv(variable, "1")
+    pipe = io.StringIO()
+
+    terminal.show(report(), pipe)
+
+    assert re.search(r"\x1b\[[\d;]*3\dm", pipe.getvalue())
+    assert without_style(pipe.getvalue()) == terminal.render(report())
+
+
+def test_what_rich_takes_for_no_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "0")
+    monkeypatch.setenv("COLUMNS", "100")
     tty = Terminal()
 
-    terminal.show(report(findings=(finding(summary="word " * 40),), directory=None), tty)
+    terminal.show(report(), tty)
 
-    lines = without_style(tty.getvalue()).splitlines()
-    assert 50 < max(map(len, lines)) <= 60
+    assert terminal.render(report(), width=100) in tty.getvalue()
+    assert not re.search(r"\x1b\[[\d;]*m", tty.getvalue())
+
+
+def test_a_notebook_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    cell = io.StringIO()
+
+    terminal.show(report(), cell)
+
+    assert cell.getvalue() == terminal.render(report())
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ((), "no bottleneck found."),
+        ((finding(),), "1 finding dataloader-starvation (31 % of the step, up to 1.4x faster)."),
+        (
+            (finding(), finding(share=None)),
+            "2 findings, first dataloader-starvation (31 % of the step, up to 1.4x faster).",
+        ),
+    ],
+)
+def test_a_window_is_told_in_one_line(found: tuple[Finding, ...], said: str) -> None:
+    assert terminal.window_line(report(findings=found)) == f"PerfWatch profiled steps 20 to 22: {said}"
+    assert "\n" not in terminal.window_line(hostile_report())
 
 
 def test_an_encoding_without_the_characters_costs_them_and_not_the_report() -> None:
@@ -296,11 +402,13 @@ def test_an_encoding_without_the_characters_costs_them_and_not_the_report() -> N
     stream.flush()
 
     assert b"tokens/s" in raw.getvalue()
-    assert b"22.9 ?s per step" in raw.getvalue()
+    assert b"22.9 us per step" in raw.getvalue()
+    assert re.search(rb"data wait +12.3 ms +31 % +#{9}-\n", raw.getvalue())
+    assert re.search(rb"optimizer +3.0 ms +7.5 % +##-\n", raw.getvalue())
 
 
 def test_a_number_stays_with_its_unit() -> None:
-    lines = terminal.render(report(findings=(finding(summary="12 ms or 3 % " * 30),))).splitlines()
+    lines = terminal.render(report(findings=(finding(summary="12 ms or 3 % " * 30),)), width=100).splitlines()
 
     assert not [line for line in lines if re.search(r"\d$", line) and " or " in line]
     assert not [line for line in lines if re.match(r" +(ms|%)", line)]
