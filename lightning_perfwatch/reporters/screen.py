@@ -70,7 +70,7 @@ def say(line: str, stream: TextIO | None, bar: Any = None) -> None:
     ``bar`` is the Trainer's progress bar callback, None if there is none. A bar of the user's that has a ``print`` of
     its own is given the line, and what that raises is raised here.
     """
-    if bar is not None and bar.is_enabled and _has_own_print(bar):
+    if bar is not None and getattr(bar, "is_enabled", True) and _has_own_print(bar):
         bar.print(line if stream is None else encodable(line, stream))
     elif stream is not None:
         _put(_line_start(stream) + encodable(line, stream) + "\n", stream)

@@ -71,11 +71,6 @@ class OwnProgress(ProgressBar):
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         sys.stdout.write(f"\r{batch_idx + 1} of {self.total_train_batches} batches")
 
-    is_enabled = True
-
-    def disable(self) -> None:
-        pass
-
 
 class Dots(Callback):
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
@@ -176,8 +171,6 @@ class Printing(ProgressBar):
 
     def __init__(self) -> None:
         self.printed: list[str] = []
-
-    is_enabled = True
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         self.printed += args
