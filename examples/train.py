@@ -31,8 +31,9 @@ def main(config: DictConfig) -> None:
     trainer: Trainer = instantiate(
         config.trainer,
         callbacks=list(instantiate(config.callbacks).values()),
-        # No name and no version: Hydra's directory already is one run's own.
-        logger=TensorBoardLogger(output_dir, name="", version=""),
+        # No name and no version: Hydra's directory already is one run's own. Without hp_metric TensorBoard's hparams
+        # tab shows the model's hyperparameters together with PerfWatch's settings and results.
+        logger=TensorBoardLogger(output_dir, name="", version="", default_hp_metric=False),
         default_root_dir=output_dir,
     )
     trainer.fit(model, datamodule=data)

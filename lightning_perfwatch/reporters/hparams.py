@@ -6,6 +6,7 @@ Owns their names. Knows no logger.
 from __future__ import annotations
 
 from lightning_perfwatch.report import Report
+from lightning_perfwatch.reporters.wording import clean
 
 PREFIX = "perfwatch/"
 
@@ -36,4 +37,8 @@ def settings(report: Report) -> dict[str, str | int | bool]:
             "num_threads": run.num_threads,
             "torch": run.torch_version,
         }
-    return {PREFIX + name: value for name, value in known.items() if value is not None}
+    return {
+        PREFIX + name: clean(value) if isinstance(value, str) else value
+        for name, value in known.items()
+        if value is not None
+    }

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from lightning_perfwatch.measurements import PHASES
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.reporters import markdown
+from lightning_perfwatch.reporters.wording import clean
 
 TEXT_TAG = "perfwatch/report"
 
@@ -65,7 +66,7 @@ def hparams_of(loggers: Iterable[Any]) -> dict[str, str | int | float | bool]:
         if isinstance(value, Mapping) or hasattr(value, "items"):
             waiting += [(f"{name}/{key}" if name else str(key), item) for key, item in value.items()]
         elif name:
-            flat[name] = value if isinstance(value, str | int | float | bool) else str(value)
+            flat[clean(name)] = value if isinstance(value, int | float | bool) else clean(str(value))
     return flat
 
 
