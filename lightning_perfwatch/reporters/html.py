@@ -80,11 +80,12 @@ def _timeline(report: Report) -> dict[str, Any] | None:
         return None
     from lightning_perfwatch.reporters import timeline_chart
 
+    names = timeline_chart.shown_names(timeline)
     return {
         "words": timeline_chart.in_words(timeline),
-        "lanes": page.lanes(timeline_chart.summaries(timeline)),
-        "chart": timeline_chart.timeline_chart(timeline),
-        "texts": timeline_chart.texts(timeline),
+        "lanes": page.lanes(timeline_chart.summaries(timeline, names)),
+        "chart": timeline_chart.timeline_chart(timeline, names),
+        "texts": timeline_chart.texts(timeline, names),
     }
 
 

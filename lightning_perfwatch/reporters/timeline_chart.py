@@ -25,8 +25,8 @@ _MOST_PX = 900  # for rows of full height; what has more of them has lower ones
 _AXIS_PX = 48
 _BAR_HEIGHT = 0.86  # of a row
 _LEAST_SHOWN_MS = 0.001
-_MOST_NAME_CHARS = 300
-_MOST_NAMES_CHARS = 1_500_000  # of all names together, so that a page stays below its size
+_LEAST_NAME_CHARS, _MOST_NAME_CHARS = 40, 300
+_MOST_NAMES_CHARS = 1_500_000  # of all names together
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,15 @@ def lane_name(lane: Lane) -> str:
     return f"{clean(lane.name) or lane.kind}{device}"
 
 
-def summaries(timeline: Timeline) -> list[LaneSummary]:
+def shown_names(timeline: Timeline) -> list[str]:
+    """The names of events as they are shown: on one line, and long ones cut so that a page stays below its size."""
+    room = max(_LEAST_NAME_CHARS, min(_MOST_NAME_CHARS, _MOST_NAMES_CHARS // max(1, len(timeline.names))))
+    cleaned = [clean(name[: 2 * room]) or "(no name)" for name in timeline.names]
+    return [name if len(name) <= room else f"{name[: room - 1]}…" for name in cleaned]
+
+
+def summaries(timeline: Timeline, names: list[str]) -> list[LaneSummary]:
     """Every lane in words; the same that the drawing shows."""
-    names = _names(timeline)
     rows = []
     for lane in timeline.lanes:
         outer = [index for index, depth in enumerate(lane.depths) if depth == 0]
@@ -77,12 +83,12 @@ def in_words(timeline: Timeline) -> str:
     return f"{said}{left_out}."
 
 
-def texts(timeline: Timeline) -> dict[str, list[str]]:
+def texts(timeline: Timeline, names: list[str]) -> dict[str, list[str]]:
     """The names that the script shows: of events and of lanes, by their numbers in the chart's columns."""
-    return {"names": _names(timeline), "lanes": [lane_name(lane) for lane in timeline.lanes]}
+    return {"names": names, "lanes": [lane_name(lane) for lane in timeline.lanes]}
 
 
-def timeline_chart(timeline: Timeline) -> Mapping[str, Any]:
+def timeline_chart(timeline: Timeline, names: list[str]) -> Mapping[str, Any]:
     """The chart as Bokeh's JSON. Times are in milliseconds since the step's begin."""
     from bokeh.models import Block, ColumnDataSource, HSpan, LinearColorMapper, PanTool, Range1d, WheelZoomTool
 
@@ -102,7 +108,7 @@ def timeline_chart(timeline: Timeline) -> Mapping[str, Any]:
     colour: Any = {"field": "colour", "transform": mapper}
     bars = Block(x="begin_ms", y="row", width="duration_ms", height=_BAR_HEIGHT, fill_color=colour, line_color=colour)
     bars.line_width = 0.5  # keeps in sight what is narrower than a pixel
-    drawn = plot.add_glyph(ColumnDataSource(_columns(timeline, tops), name="events"), bars)
+    drawn = plot.add_glyph(ColumnDataSource(_columns(timeline, tops, names), name="events"), bars)
     for name, size, variable in (("event-labels", "11px", "--on-part"), ("lane-labels", "12px", "--quiet")):
         _add_labels(plot, name, size, variable)
     zoom, pan = WheelZoomTool(dimensions="width", modifiers={"ctrl": True}), PanTool(dimensions="width")
@@ -131,9 +137,9 @@ def _tops(timeline: Timeline) -> tuple[list[int], int]:
     return tops, row
 
 
-def _columns(timeline: Timeline, tops: list[int]) -> dict[str, Any]:
+def _columns(timeline: Timeline, tops: list[int], names: list[str]) -> dict[str, Any]:
     """All events of all lanes in columns of one length; times in milliseconds."""
-    by_name = np.array([zlib.crc32(name.encode()) % NUM_COLOURS for name in _names(timeline)], np.uint8)
+    by_name = np.array([zlib.crc32(name.encode()) % NUM_COLOURS for name in names], np.uint8)
     colours = {"phases": _phase_colours(timeline), "loader": np.full_like(by_name, PHASES.index("data_wait"))}
     columns: dict[str, list[Any]] = {name: [] for name in ("begin_ms", "duration_ms", "row", "colour", "name", "lane")}
     for number, (lane, top) in enumerate(zip(timeline.lanes, tops, strict=True)):
@@ -151,9 +157,3 @@ def _phase_colours(timeline: Timeline) -> Any:
     """The colours that phases have in the split of the step too."""
     known = {label(name): number for number, name in enumerate(PHASES)}
     return np.array([known.get(label(name), NUM_COLOURS - 1) for name in timeline.names], np.uint8)
-
-
-def _names(timeline: Timeline) -> list[str]:
-    room = max(40, min(_MOST_NAME_CHARS, _MOST_NAMES_CHARS // max(1, len(timeline.names))))
-    cleaned = [clean(name) or "(no name)" for name in timeline.names]
-    return [name if len(name) <= room else f"{name[: room - 1]}…" for name in cleaned]
