@@ -73,8 +73,8 @@ class PerfWatch(Callback):
             the batch; None takes the LightningModule's own ``flops_per_batch``, or counts them in one step.
         peak_tflops: the device's dense peak in 1e12 FLOP/s; None looks it up by the device's name.
         max_overhead_share: what repeated windows, and what PerfWatch's hooks may cost, each as a share (0..1] of the
-            training time; beyond it PerfWatch does less and says so. The first window is what was asked for and does
-            not count. None is no limit.
+            training time; beyond it PerfWatch does less and says so. Windows that were asked for, the first one and
+            those on request, don't count. None is no limit.
         triggers: what opens a window besides the schedule: ``perfwatch trigger RUN_DIR``, a signal, or a step that
             takes longer than it used to.
 

@@ -38,9 +38,9 @@ class PerfWatchConfig:
         flops_per_batch: the model FLOPs of one batch on one device: a number, a function of the batch, or None to
             take the module's own or count them.
         peak_tflops: the device's dense peak in 1e12 FLOP/s; None looks it up.
-        max_overhead_share: what repeated windows, and what PerfWatch's hooks may cost, each as a share
-            (0..1] of the training time; beyond it PerfWatch does less and says so. The first window is what was asked
-            for and does not count. None is no limit.
+        max_overhead_share: what repeated windows, and what PerfWatch's hooks may cost, each as a share (0..1] of the
+            training time; beyond it PerfWatch does less and says so. Windows that were asked for, the first one and
+            those on request, don't count. None is no limit.
         triggers: what opens a window besides the schedule; a mapping is read as the fields of Triggers.
 
     Raises:

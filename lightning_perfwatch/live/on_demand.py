@@ -63,24 +63,20 @@ class OnDemand:
         self._signal_name = triggers.signal
         self._known: tuple[Plan, int, str | None] | None = None
         self.due_ns = sys.maxsize if self._requests is None else 0
-        self._said = Listening(os.getpid(), socket.gethostname(), "at every tenth step" if self._by_steps else
-                               "once a second")  # fmt: skip
+        every = "at every tenth step" if self._by_steps else "once a second"
+        self._said = Listening(os.getpid(), socket.gethostname(), every, off=windows.off_reason)
         if self._signal is not None and self._signal.reason is not None:
             windows.notes.append(f"{triggers.signal} asks for no window: {self._signal.reason}")
-        self._said = replace(self._said, off=windows.off_reason)
         if self._requests is not None and answers:
             self._requests.end()  # what an earlier run in this directory has left
             self._requests.say(self._said)
 
     def look(self, step: int, now_ns: int) -> None:
         """Look for a request, after the step number ``step``; called after steps that end at ``due_ns`` or later."""
+        # set before the flag is read: a signal that comes in between is due again with the next step
+        self.due_ns = sys.maxsize if self._requests is None else 0 if self._by_steps else now_ns + LOOK_EVERY_NS
         signalled, self._signalled = self._signalled, False
-        if self._requests is None:
-            self.due_ns = sys.maxsize
-        elif not self._by_steps:
-            self.due_ns = now_ns + LOOK_EVERY_NS
-            self._look(self._requests, step)
-        elif step % LOOK_EVERY_STEPS == 0:
+        if self._requests is not None and (not self._by_steps or step % LOOK_EVERY_STEPS == 0):
             self._look(self._requests, step)
         if signalled:
             self._open(step + 2, f"{REQUESTED} with {self._signal_name}")
