@@ -102,7 +102,7 @@ def test_the_figures_on_the_screen_are_those_of_the_json(browser: Browser, tmp_p
     ]
     assert [row[2] for row in rows(browser, "#ranks")] == [amount(rank["tokens_per_s"]) for rank in stored["ranks"]]
     (finding,) = stored["findings"]
-    assert browser.texts(".evidence dd") == [duration(finding["evidence"]["data_wait_s"])]
+    assert browser.texts(".finding .evidence dd") == [duration(finding["evidence"]["data_wait_s"])]
     assert percent(finding["share"]) in browser.find(".cost").text
     assert f"{finding['gain']:.1f}x" in browser.find(".cost").text
 
