@@ -32,10 +32,13 @@ def render(report: Report) -> str:
     )
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}  # Bokeh's JSON refers to what stood before
     said = outline(report)
+    tiles, speed = page.speed(said.speed)
     throughput, timeline = _throughput(report), _timeline(report)
     scripts = list(_scripts(loader, environment, bool(throughput or timeline)))
     text = environment.get_template("report.html.j2").render(
         said=said,
+        tiles=tiles,
+        speed=speed,
         verdict=page.verdict(said),
         cards=page.finding_cards(report, said),
         operations=page.operations(report.top_ops),

@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 
 NUM_SLOWEST = 3
 _TAB = 4
+_MOST_TILE_CHARS = 24
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A figure that stands out, with what is to be said of it in small; ``remark`` may be empty."""
+
+    name: str
+    figure: str
+    remark: str
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,18 @@ def verdict(said: Outline) -> str:
     others = len(said.findings) - 1
     more = f", and {others} more {'finding' if others == 1 else 'findings'}" if others else ""
     return f"{first.rule}: {first.cost}{more}"
+
+
+def speed(facts: tuple[Fact, ...]) -> tuple[tuple[Tile, ...], tuple[Fact, ...]]:
+    """The figures that are short enough to stand out as tiles, and the other facts."""
+    tiles, others = [], []
+    for fact in facts:
+        figure, _, remark = fact.value.partition(" (")
+        if len(figure) <= _MOST_TILE_CHARS:
+            tiles.append(Tile(fact.name, figure, remark.removesuffix(")")))
+        else:
+            others.append(fact)
+    return tuple(tiles), tuple(others)
 
 
 def finding_cards(report: Report, said: Outline) -> tuple[FindingCard, ...]:

@@ -82,7 +82,8 @@ def throughput_chart(shown: Rates, marks: tuple[Mark, ...], whole_run: float | N
     from lightning_perfwatch.reporters.charts import add_axis, add_hover, as_json, blank_plot, coloured
 
     top = max((*shown.per_s, whole_run or 0.0)) * _ROOM or 1.0
-    plot = blank_plot(_HEIGHT_PX, x_range=DataRange1d(range_padding=0.02), y_range=Range1d(start=0.0, end=top))
+    axis = DataRange1d(start=0.0, range_padding=0.02) if shown.in_seconds else DataRange1d(range_padding=0.02)
+    plot = blank_plot(_HEIGHT_PX, x_range=axis, y_range=Range1d(start=0.0, end=top))
     add_axis(plot, "below", "seconds since the first step began" if shown.in_seconds else "step", with_grid=False)
     add_axis(plot, "left", shown.name, with_grid=True, formatter=NumeralTickFormatter(format="0,0.[00]"))
     if whole_run is not None:

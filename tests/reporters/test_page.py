@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from lightning_perfwatch.measurements import Excerpt
 from lightning_perfwatch.reporters.outline import outline
-from lightning_perfwatch.reporters.page import CodeLine, Column, finding_cards, operations, ranks, verdict
+from lightning_perfwatch.reporters.page import CodeLine, Column, Tile, finding_cards, operations, ranks, speed, verdict
+from lightning_perfwatch.reporters.wording import Fact
 from tests.reporters.factories import HOSTILE, drawn, finding, op_total, rank, report
 
 
@@ -12,6 +13,19 @@ def test_the_first_sentence_is_the_most_severe_finding() -> None:
     assert verdict(outline(report(findings=(one, one)))).endswith("faster, and 1 more finding")
     assert verdict(outline(report(findings=(one, one, one)))).endswith("faster, and 2 more findings")
     assert verdict(outline(report(findings=(), skipped={}))) == "No bottleneck found."
+
+
+def test_short_figures_stand_out_with_their_remark_in_small() -> None:
+    facts = (
+        Fact("tokens/s", "12,346 (95 % 11,000 to 13,000)"),
+        Fact("trained on", "71,000 tokens, 560 samples, 70 batches"),
+        Fact("steps/s", "24.9"),
+    )
+
+    assert speed(facts) == (
+        (Tile("tokens/s", "12,346", "95 % 11,000 to 13,000"), Tile("steps/s", "24.9", "")),
+        (facts[1],),
+    )
 
 
 def test_operations_are_ordered_by_time_and_never_marked_beyond_their_number() -> None:

@@ -92,7 +92,7 @@ def test_the_figures_on_the_screen_are_those_of_the_json(browser: Browser, tmp_p
     stored = json.loads(to_json(report))
     show(browser, tmp_path, report)
 
-    speed = dict(zip(browser.texts(".speed dt"), browser.texts(".speed dd"), strict=True))
+    speed = dict(zip(browser.texts(".tiles dt"), browser.texts(".tiles dd"), strict=True))
     assert speed["tokens/s"] == amount(stored["throughput"]["tokens_per_s"])
     assert speed["samples/s"] == amount(stored["throughput"]["samples_per_s"])
     assert [row[2] for row in rows(browser, "#step")] == [percent(part["share"]) for part in stored["phases"].values()]
@@ -102,7 +102,7 @@ def test_the_figures_on_the_screen_are_those_of_the_json(browser: Browser, tmp_p
     ]
     assert [row[2] for row in rows(browser, "#ranks")] == [amount(rank["tokens_per_s"]) for rank in stored["ranks"]]
     (finding,) = stored["findings"]
-    assert browser.texts(".evidence dd") == [duration(finding["evidence"]["data_wait_s"])]
+    assert browser.texts(".finding .evidence dd") == [duration(finding["evidence"]["data_wait_s"])]
     assert percent(finding["share"]) in browser.find(".cost").text
     assert f"{finding['gain']:.1f}x" in browser.find(".cost").text
 
