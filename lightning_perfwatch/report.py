@@ -29,6 +29,7 @@ from lightning_perfwatch.measurements import (
     Window,
 )
 from lightning_perfwatch.rates import Rates
+from lightning_perfwatch.settings import Settings
 from lightning_perfwatch.sync_sites import SyncSite
 from lightning_perfwatch.trace import (
     DeviceBreakdown,
@@ -98,6 +99,7 @@ class Report:
     ``host_steps`` and ``device_steps`` are the single complete steps of the trace, ``timeline`` is the one of median
     length, event by event. ``excerpts`` holds the code around the places that findings name, by ``file:line``.
     ``trace`` is the file in the run directory that the trace's figures are of, None without one.
+    ``loader`` and ``settings`` are how the run was set up, as far as that is known.
     """
 
     run: RunInfo | None = None
@@ -126,6 +128,7 @@ class Report:
     excerpts: dict[str, Excerpt] = field(default_factory=dict)
     loader: LoaderInfo | None = None
     trace: str | None = None
+    settings: Settings | None = None
 
     @classmethod
     def of(
@@ -162,6 +165,7 @@ class Report:
             marks=evidence.marks or (),
             timeline=None if trace is None else timeline(trace),
             loader=evidence.loader,
+            settings=evidence.settings,
         )
 
 
