@@ -52,11 +52,6 @@ class Slowdown:
     num_runs: int
 
     @property
-    def noise_share(self) -> float:
-        """Half of the interval: what is less than this can't be told from noise."""
-        return (self.high_share - self.low_share) / 2
-
-    @property
     def is_slower(self) -> bool:
         """Beyond the noise."""
         return self.low_share > 0

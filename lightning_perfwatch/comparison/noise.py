@@ -42,7 +42,7 @@ def block_length(values: Floats) -> int:
     if r <= 0:
         return 1
     length = 1.1447 * (n * (2 * r / (1 - r * r)) ** 2) ** (1 / 3)
-    return max(1, min(math.ceil(length), n // 3))
+    return max(1, min(int(math.ceil(length)), n // 3))
 
 
 def deviations(amounts: Sequence[float], durations_s: Sequence[float], stream: int) -> tuple[Floats, float]:

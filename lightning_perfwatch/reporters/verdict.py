@@ -12,7 +12,7 @@ from typing import Any
 
 from lightning_perfwatch.comparison import Failure, Slowdown, Verdict
 from lightning_perfwatch.finding import Finding, Severity
-from lightning_perfwatch.reporters.comparison.outline import doubt, rate_name
+from lightning_perfwatch.reporters.comparison.outline import doubt, percent_change, rate_name
 from lightning_perfwatch.reporters.wording import amount, clean, percent
 from lightning_perfwatch.rules import unknown_name
 
@@ -76,7 +76,8 @@ def _told(slowdown: Slowdown) -> str:
     word = "slower" if slowdown.share >= 0 else "faster"
     runs = "1 run" if slowdown.num_runs == 1 else f"{slowdown.num_runs} runs"
     figures = f"{rate_name(slowdown.rate)} {amount(slowdown.now)} against {amount(slowdown.baseline)} in {runs}"
-    return f"{percent(abs(slowdown.share))} {word} ({figures}, noise up to {percent(slowdown.noise_share)})"
+    low, high = percent_change(1 + slowdown.low_share), percent_change(1 + slowdown.high_share)
+    return f"{percent(abs(slowdown.share))} {word} ({figures}; time per work with noise: {low} to {high})"
 
 
 def _reason(failure: Failure, verdict: Verdict) -> str:
@@ -149,7 +150,7 @@ def _document(verdict: Verdict, notes: Iterable[str]) -> dict[str, Any]:
             }
             for failure, reason in zip(verdict.failures, reasons(verdict), strict=True)
         ],
-        "slowdown": None if slowdown is None else {**vars(slowdown), "noise_share": slowdown.noise_share},
+        "slowdown": None if slowdown is None else vars(slowdown),
         "max_slowdown_share": verdict.limits.max_slowdown_share,
         "notes": list(notes),
     }

@@ -6,7 +6,7 @@ and nothing of layout. Every text in it is one clean line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from lightning_perfwatch.comparison import Answer, Change, Comparison, Difference, FindingChange, Pair, Side
@@ -75,8 +75,8 @@ def outline(comparison: Comparison) -> Outline:
     """What ``comparison`` says, in words."""
     tables = (
         Table("speed", "", tuple(_speed(comparison))),
-        Table("the mean step", "part", _parts(comparison.phases, "of the step")),
-        Table("slowest operations (self time per step)", "operation", _parts(_slowest(comparison), "of the window")),
+        Table("the mean step", "part", _parts(comparison.phases, "of the step", label)),
+        Table("slowest operations (self time per step)", "operation", _parts(comparison.operations[:_NUM_OPERATIONS], "of the window", clean)),
     )
     different = tuple(Row(clean(one.setting), _value(one.before), _value(one.after)) for one in comparison.settings)
     return Outline(
@@ -157,7 +157,10 @@ def _side(side: Side) -> str:
 
 
 def _speed(comparison: Comparison) -> Iterable[Row]:
+    rates = {change.rate: (change.before, change.after) for change in comparison.speed}
     for change in comparison.speed:
+        if change.rate == "nonpadding_tokens_per_s" and rates[change.rate] == rates.get("tokens_per_s"):
+            continue  # there is no padding
         yield Row(rate_name(change.rate), _rate(change.before), _rate(change.after), _change(change))
     for pair in comparison.step_time_s:
         yield _row(f"step time {pair.name}", pair, duration)
@@ -176,16 +179,15 @@ def _change(change: Change) -> str:
     return f"{said}, no measurable difference" if change.answer is Answer.NO_DIFFERENCE else said
 
 
-def _row(name: str, pair: Pair, write: object, with_change: bool = True) -> Row:
-    assert callable(write)
-    before, after = (NOT_MEASURED if value is None else str(write(value)) for value in (pair.before, pair.after))
+def _row(name: str, pair: Pair, write: Callable[[float], str], with_change: bool = True) -> Row:
+    before, after = (NOT_MEASURED if value is None else write(value) for value in (pair.before, pair.after))
     return Row(name, before, after, "" if pair.ratio is None or not with_change else percent_change(pair.ratio))
 
 
-def _parts(pairs: Sequence[Pair], of: str) -> tuple[Row, ...]:
+def _parts(pairs: Sequence[Pair], of: str, name: Callable[[str], str]) -> tuple[Row, ...]:
     return tuple(
         Row(
-            label(pair.name),
+            name(pair.name),
             _part(pair.before, pair.share_before),
             _part(pair.after, pair.share_after),
             _points(pair.share_before, pair.share_after, of),
@@ -205,10 +207,6 @@ def _points(before: float | None, after: float | None, of: str) -> str:
         return "not among the slowest before" if before is None else "not among the slowest after"
     points = (after - before) * 100
     return "" if abs(points) < 0.5 else f"{points:+.0f} points {of}"
-
-
-def _slowest(comparison: Comparison) -> Sequence[Pair]:
-    return comparison.operations[:_NUM_OPERATIONS]
 
 
 def _card(one: FindingChange) -> Card:
