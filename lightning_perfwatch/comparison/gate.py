@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
 from lightning_perfwatch.comparison.comparison import is_same_run
 from lightning_perfwatch.comparison.finding_changes import finding_changes
-from lightning_perfwatch.comparison.noise import between_runs, deviations, student_t
+from lightning_perfwatch.comparison.noise import between_runs, deviations
 from lightning_perfwatch.comparison.setup import Difference, differences
 from lightning_perfwatch.comparison.speed import main_rate, rate_of, samples_of
 from lightning_perfwatch.finding import Finding, Severity
@@ -170,8 +171,9 @@ def _slowdown(run: Report, others: Sequence[Report]) -> Slowdown:
     logs = [math.log(rate_of(other, rate) or math.nan) for other in others]
     now = rate_of(run, rate) or math.nan
     log_slowdown = sum(logs) / len(logs) - math.log(now)
-    off, degrees = deviations(amounts, durations_s, stream=1)
-    noise = max(between_runs(logs, LEVEL), student_t((1 + LEVEL) / 2, degrees) * float(np.std(off)))
+    off, _ = deviations(amounts, durations_s, stream=1)
+    # Runs differ by the noise within them too, so this counts only where the run is noisier than those before.
+    noise = max(between_runs(logs, LEVEL), NormalDist().inv_cdf((1 + LEVEL) / 2) * float(np.std(off)))
     return Slowdown(
         rate=rate,
         baseline=math.exp(sum(logs) / len(logs)),

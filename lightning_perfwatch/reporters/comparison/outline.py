@@ -76,7 +76,11 @@ def outline(comparison: Comparison) -> Outline:
     tables = (
         Table("speed", "", tuple(_speed(comparison))),
         Table("the mean step", "part", _parts(comparison.phases, "of the step", label)),
-        Table("slowest operations (self time per step)", "operation", _parts(comparison.operations[:_NUM_OPERATIONS], "of the window", clean)),
+        Table(
+            "slowest operations (self time per step)",
+            "operation",
+            _parts(comparison.operations[:_NUM_OPERATIONS], "of the window", clean),
+        ),
     )
     different = tuple(Row(clean(one.setting), _value(one.before), _value(one.after)) for one in comparison.settings)
     return Outline(
