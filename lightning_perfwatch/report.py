@@ -178,7 +178,7 @@ def to_json(report: Report) -> str:
     document = msgspec.to_builtins(replace(report, timeline=None), enc_hook=_plain)
     for stored, finding in zip(document["findings"], report.findings, strict=True):
         stored["gain"] = finding.gain
-    encoded = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **_encodable(document)})
+    encoded = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **encodable(document)})
     text = msgspec.json.format(encoded).decode() + "\n"
     if report.timeline is None:
         return text
@@ -190,7 +190,7 @@ def to_json(report: Report) -> str:
 
 def _timeline_json(timeline: Timeline) -> str:
     """A line per lane: a line per number would make 50,000 events 3 MB of mostly spaces."""
-    texts = (_encodable(list(timeline.names)), *(replace(lane, name=_encodable(lane.name)) for lane in timeline.lanes))
+    texts = (encodable(list(timeline.names)), *(replace(lane, name=encodable(lane.name)) for lane in timeline.lanes))
     names, *lanes = (msgspec.json.encode(value).decode() for value in texts)
     rest = {"step": timeline.step, "duration_us": timeline.duration_us, "num_left_out": timeline.num_left_out}
     rows = ",".join(f"\n      {lane}" for lane in lanes)
@@ -220,13 +220,13 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a report can't hold {type(value).__name__}")
 
 
-def _encodable(value: Any) -> Any:
-    """``value`` with a ``?`` for the lone surrogates by which Python spells a path that is no UTF-8."""
+def encodable(value: Any) -> Any:
+    """``value``, for JSON, with a ``?`` for the lone surrogates by which Python spells a path that is no UTF-8."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {_encodable(key): _encodable(item) for key, item in value.items()}
-    return [_encodable(item) for item in value] if isinstance(value, list | tuple) else value
+        return {encodable(key): encodable(item) for key, item in value.items()}
+    return [encodable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _phases(steps: StepTimes | None) -> dict[str, Phase]:

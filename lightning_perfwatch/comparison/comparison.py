@@ -15,7 +15,7 @@ import msgspec
 from lightning_perfwatch.comparison.finding_changes import FindingChange, finding_changes
 from lightning_perfwatch.comparison.setup import Difference, differences
 from lightning_perfwatch.comparison.speed import Change, changes, main_rate
-from lightning_perfwatch.report import Report, to_json
+from lightning_perfwatch.report import Report, encodable, to_json
 
 SCHEMA_VERSION = 1
 
@@ -107,7 +107,7 @@ def compare(before: Report, after: Report) -> Comparison:
 def is_same_run(before: Report, after: Report) -> bool:
     """Whether both are of one run, wherever its reports lie now and however often it was analysed."""
     if before.throughput.steps_per_s is not None:  # no two runs take the same time to the last digit
-        return before.run == after.run and before.throughput == after.throughput
+        return (before.run, before.loader, before.throughput) == (after.run, after.loader, after.throughput)
     nowhere: dict[str, Any] = {"directory": None, "source": None}
     return to_json(replace(before, **nowhere)) == to_json(replace(after, **nowhere))
 
@@ -117,7 +117,7 @@ def to_document(comparison: Comparison) -> str:
     document = msgspec.to_builtins(comparison, enc_hook=_plain)
     for stored, pair in zip(document["operations"], comparison.operations, strict=True):
         stored["ratio"] = pair.ratio
-    encoded = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **document})
+    encoded = msgspec.json.encode(encodable({"schema_version": SCHEMA_VERSION, **document}))
     return msgspec.json.format(encoded).decode() + "\n"
 
 

@@ -77,7 +77,7 @@ def _told(slowdown: Slowdown) -> str:
     runs = "1 run" if slowdown.num_runs == 1 else f"{slowdown.num_runs} runs"
     figures = f"{rate_name(slowdown.rate)} {amount(slowdown.now)} against {amount(slowdown.baseline)} in {runs}"
     low, high = percent_change(1 + slowdown.low_share), percent_change(1 + slowdown.high_share)
-    return f"{percent(abs(slowdown.share))} {word} ({figures}; time per work with noise: {low} to {high})"
+    return f"{percent(abs(slowdown.share))} {word} ({figures}; 99 % interval {low} to {high} of time)"
 
 
 def _reason(failure: Failure, verdict: Verdict) -> str:
@@ -124,8 +124,8 @@ def _annotation(kind: str, message: str, finding: Finding | None, root: Path | N
 def _from_root(file: str, root: Path | None) -> str:
     path = Path(file)
     if root is None or not path.is_relative_to(root):
-        return file
-    return path.relative_to(root).as_posix()
+        return clean(file)
+    return clean(path.relative_to(root).as_posix())
 
 
 def _escape(text: str) -> str:

@@ -24,8 +24,7 @@ def test_phases_stand_side_by_side_with_their_shares() -> None:
 
 
 def host_steps(num: int) -> tuple[HostStep, ...]:
-    return tuple(HostStep(step=number, dur_s=0.1, data_wait_s=0.0, operators_s=0.1, calls_s=0.0, python_s=0.0)
-                 for number in range(num))  # fmt: skip
+    return tuple(HostStep(number, 0.1 * number, 0.1, 0.0, 0.1, 0.0, 0.0, None) for number in range(num))
 
 
 def test_operations_are_told_per_step_those_that_changed_most_first() -> None:

@@ -18,7 +18,7 @@ QUIET = (1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0, 1.01)
 
 def baseline(num: int = 10, spread: float = 0.005) -> list[Report]:
     """Runs of about one second per interval, every second one slower by ``spread`` than the others."""
-    return [run(*(s * (1 + spread * (number % 2) + 1e-6 * number) for s in QUIET)) for number in range(num)]
+    return [run(*(s * (1 + spread * (number % 2) + 1e-6 * (number + 1)) for s in QUIET)) for number in range(num)]
 
 
 def slower(factor: float) -> Report:
