@@ -91,7 +91,7 @@ class RunDirectory:
             traces = {window.trace.removesuffix(".gz") for window in report.windows if window.trace is not None}
             if shown is None or shown.removesuffix(".gz") not in traces - {str(report.trace).removesuffix(".gz")}:
                 return
-            _write_whole(self.window_report_file(shown), content)
+            write_whole(self.window_report_file(shown), content)
             kept = sorted(self.path.glob(f"*{WINDOW_REPORT_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
             for path in kept[:-MOST_WINDOW_REPORTS]:
                 path.unlink(missing_ok=True)

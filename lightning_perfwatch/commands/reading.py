@@ -38,7 +38,7 @@ def read_report(path: Path) -> Report:
 def _why_none(directory: RunDirectory, inner: RunDirectory) -> str:
     path = directory.path
     if inner.report_file.exists():
-        return f"{path} holds no report.json; did you mean {inner.path}?"
+        return f"{path} holds no report.json: name {inner.path}, which does."
     if directory.evidence_file.exists():
         return f"{path} holds no report.json yet: make it with perfwatch analyze {path}."
     return f"{path} holds no report.json: name a run directory, the perfwatch folder in a log directory."

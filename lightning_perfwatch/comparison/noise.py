@@ -33,7 +33,7 @@ def block_length(values: Floats) -> int:
     ``1.1447 (n (2 r / (1 - r**2))**2) ** (1/3)`` (Andrews 1991, Econometrica 59, 817-858, section 6). ``r`` is
     corrected for its bias in few values, ``(1 + 3 r) / n`` (Kendall 1954). At most a third of the values.
     """
-    n = len(values)
+    n = int(values.size)
     off = values - values.mean()
     square = float(off @ off)
     if n < 3 or square <= 0:
@@ -42,7 +42,7 @@ def block_length(values: Floats) -> int:
     r = min(r + (1 + 3 * r) / n, _MOST_CORRELATED)
     r = max(r, 0.0)
     length = max(1.1447 * (n * (2 * r / (1 - r * r)) ** 2) ** (1 / 3), 1.3 * math.sqrt(n))
-    return max(1, min(int(math.ceil(length)), n // 3))
+    return max(1, min(math.ceil(length), n // 3))
 
 
 def deviations(amounts: Sequence[float], durations_s: Sequence[float], stream: int) -> tuple[Floats, float]:

@@ -16,8 +16,9 @@ SLOWER = Slowdown("tokens_per_s", 1100.0, 1000.0, 0.1, 0.06, 0.14, 10)
 TOO_SLOW = Verdict(Limits(), (Failure(),), SLOWER)
 
 
-def passed(**changes: float) -> str:
-    return render(Verdict(Limits(), (), replace(SLOWER, **changes)), "text")
+def passed(share: float = 0.1, low_share: float = 0.06, high_share: float = 0.14) -> str:
+    slowdown = replace(SLOWER, share=share, low_share=low_share, high_share=high_share)
+    return render(Verdict(Limits(), (), slowdown), "text")
 
 
 def test_a_run_that_is_too_slow_is_told_in_one_sentence() -> None:

@@ -35,7 +35,9 @@ def test_an_unknown_format_is_refused_with_the_nearest_one() -> None:
 
 
 def both() -> tuple[Report, Report]:
-    return run(findings=(finding(rule="host-sync"),)), report(findings=(finding(),), counted=run(1.1, 1.2).counted, skipped={})
+    return run(findings=(finding(rule="host-sync"),)), report(
+        findings=(finding(),), counted=run(1.1, 1.2).counted, skipped={}
+    )
 
 
 def test_all_formats_say_the_same() -> None:

@@ -54,9 +54,8 @@ def test_what_makes_figures_no_measure_of_each_other_is_said_first() -> None:
 
 
 def test_with_another_batch_size_both_tokens_and_steps_are_told() -> None:
-    large = run_of(
-        counted([2 * s for s in reversed(QUIET)], samples=640, tokens=81_920), loader=LoaderInfo("DataLoader", batch_size=64)
-    )  # fmt: skip
+    amounts = counted([2 * s for s in reversed(QUIET)], samples=640, tokens=81_920)
+    large = run_of(amounts, loader=LoaderInfo("DataLoader", batch_size=64))
     said = outline(compare(run(*QUIET), large))
 
     assert said.verdict.startswith("2.00x as fast in tokens/s")
