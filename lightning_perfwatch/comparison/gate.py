@@ -15,7 +15,7 @@ import numpy as np
 from lightning_perfwatch.comparison.comparison import is_same_run
 from lightning_perfwatch.comparison.finding_changes import finding_changes
 from lightning_perfwatch.comparison.noise import between_runs, deviations
-from lightning_perfwatch.comparison.setup import Difference, differences
+from lightning_perfwatch.comparison.setup import SIZES, Difference, differences
 from lightning_perfwatch.comparison.speed import main_rate, rate_of, samples_of
 from lightning_perfwatch.finding import Finding, Severity
 from lightning_perfwatch.rates import FEWEST_INTERVALS
@@ -139,8 +139,7 @@ def comparable(run: Report, baseline: Iterable[Report]) -> list[Report]:
 def _obstacles(other: Report, run: Report) -> list[Difference]:
     different = differences(other, run)
     in_steps = main_rate((other, run)) == "steps_per_s"
-    sizes = ("batch size", "samples per batch", "tokens per batch")
-    return [one for one in different if one.is_obstacle or (in_steps and one.setting in sizes)]
+    return [one for one in different if one.is_obstacle or (in_steps and one.setting in SIZES)]
 
 
 def _why_not(run: Report, baseline: Sequence[Report]) -> str:

@@ -41,7 +41,7 @@ def block_length(values: Floats) -> int:
     r = float(off[1:] @ off[:-1]) / square
     r = min(r + (1 + 3 * r) / n, _MOST_CORRELATED)
     r = max(r, 0.0)
-    length = max(1.1447 * (n * (2 * r / (1 - r * r)) ** 2) ** (1 / 3), 1.3 * math.sqrt(n))
+    length: float = max(1.1447 * (n * (2 * r / (1 - r * r)) ** 2) ** (1 / 3), 1.3 * math.sqrt(n))
     return max(1, min(math.ceil(length), n // 3))
 
 

@@ -16,7 +16,12 @@ from lightning_perfwatch.settings import Settings
 Value = str | int | float | bool | None
 """A setting's value; None where the run has no such setting or does not tell."""
 
+_COUNTED = ("samples per batch", "tokens per batch", "tokens per sample")
 _VARYING = 0.02  # the mean size of padded batches differs a little from run to run
+
+
+SIZES = ("batch size", "samples per batch", "tokens per batch", "tokens per sample")
+"""With another one of these a step is another amount of work."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ _DOUBTS = {
     "batch size": "steps are not of the same size",
     "samples per batch": "steps are not of the same size",
     "tokens per batch": "steps are not of the same size",
+    "tokens per sample": "samples are not of the same length",
     "precision": "they compute in other numbers",
     "accumulation": "the optimizer steps at another rhythm",
     "CPUs": "the machine, or what the run may use of it, is another",
@@ -72,7 +78,9 @@ def _kinds(sides: list[tuple[dict[str, Value], ...]]) -> Iterable[tuple[str, str
 
 
 def _are_alike(name: str, first: Value, second: Value) -> bool:
-    if name in ("tokens per batch", "samples per batch") and first is not None and second is not None:
+    if name in _COUNTED:
+        if first is None or second is None:
+            return True  # counted in one of them only
         return abs(float(first) - float(second)) <= _VARYING * max(float(first), float(second))
     return first == second
 
@@ -129,16 +137,24 @@ def _of_loader(loader: LoaderInfo) -> dict[str, Value]:
 
 
 def _of_batches(report: Report) -> dict[str, Value]:
-    """How large the mean batch of one process was, as it was counted."""
+    """How large the mean batch of one process was, as it was counted; samples where the loader does not tell."""
     intervals = [] if report.counted is None else judged(report.counted.intervals)
     num_steps = sum(interval.num_steps for interval in intervals)
     if num_steps <= 0:
         return {}
+    samples, tokens = (_sum([getattr(interval, name) for interval in intervals]) for name in ("samples", "tokens"))
+    told_by_loader = report.loader is not None and report.loader.batch_size is not None
     sizes: dict[str, Value] = {}
-    for name in ("samples", "tokens"):
-        amounts = [getattr(interval, name) for interval in intervals]
-        sizes[f"{name} per batch"] = None if None in amounts else round(sum(amounts) / num_steps, 1)
+    if samples is not None and not told_by_loader:
+        sizes["samples per batch"] = round(samples / num_steps, 1)
+    if tokens is not None:
+        sizes["tokens per sample" if samples else "tokens per batch"] = round(tokens / (samples or num_steps), 1)
     return sizes
+
+
+def _sum(amounts: list[int | None]) -> int | None:
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if len(known) == len(amounts) else None
 
 
 def _of_torch(settings: Settings) -> dict[str, Value]:

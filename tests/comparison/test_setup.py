@@ -97,7 +97,15 @@ def test_batches_are_compared_by_what_was_counted_in_them() -> None:
     longer = run_of(counted([1.0] * 8, tokens=40_960))
 
     assert names(run(*[1.0] * 8), padded) == []
-    assert names(run(*[1.0] * 8), longer) == ["tokens per batch"]
+    assert names(run(*[1.0] * 8), longer) == ["tokens per sample"]
+
+
+def test_samples_are_counted_where_the_loader_does_not_tell_its_batch_size() -> None:
+    small, large = (run_of(counted([1.0] * 8, samples=n, tokens=128 * n), loader=None) for n in (160, 640))
+
+    assert differences(small, large) == (
+        Difference("samples per batch", 16.0, 64.0, "steps are not of the same size", False),
+    )
 
 
 def test_a_trace_alone_beside_a_run_is_an_obstacle() -> None:

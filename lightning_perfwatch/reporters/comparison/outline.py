@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from lightning_perfwatch.comparison import Answer, Change, Comparison, Difference, FindingChange, Pair, Side
+from lightning_perfwatch.comparison.setup import SIZES
 from lightning_perfwatch.finding import Finding
 from lightning_perfwatch.rates import FEWEST_INTERVALS
 from lightning_perfwatch.reporters.wording import NOT_MEASURED, amount, clean, duration, label, percent
 
 _NUM_OPERATIONS = 8
-_SIZES = ("batch size", "samples per batch", "tokens per batch")
 _KINDS = {"gone": "gone", "new": "new", "moved": "changed", "kept": "as before", "not_judged": "not judged"}
 _RATES = {"nonpadding_tokens_per_s": "non-padding tokens/s"}
 
@@ -249,7 +249,7 @@ def _cost(finding: Finding) -> str:
 
 def _notes(comparison: Comparison) -> Iterable[str]:
     rate = comparison.main_rate
-    if any(one.setting in _SIZES for one in comparison.settings) and rate is not None:
+    if any(one.setting in SIZES for one in comparison.settings) and rate is not None:
         if rate == "steps_per_s":
             yield "Steps are of another size, and neither tokens nor samples are known: this is no measure of speed."
         else:
@@ -274,5 +274,5 @@ def _value(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return f"{value:,}"
+        return f"{value:,}".removesuffix(".0")
     return clean(str(value))
