@@ -1,4 +1,4 @@
-"""The ``perfwatch`` command: analyse a run or a trace, show a report again, look up rules.
+"""The ``perfwatch`` command: analyse a run or a trace, show a report again, compare and check runs, look up rules.
 
 Owns arguments, exit codes and what goes to stdout and stderr. Each command imports what it needs when it
 runs, so that the command starts without torch, lightning, rich or jinja2.
@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from lightning_perfwatch.commands import doctor, trigger
+from lightning_perfwatch.commands import check, compare, doctor, trigger
 
 if TYPE_CHECKING:
     from lightning_perfwatch.report import Report
@@ -34,7 +34,7 @@ _BEGAN_S = time.perf_counter()
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with ``argv`` (``sys.argv`` if None) and return its exit code.
 
-    0: done; 2: bad argument or unreadable input, with one sentence on stderr; 130: interrupted.
+    0: done; 1: a check failed; 2: bad argument or unreadable input, with one sentence on stderr; 130: interrupted.
     """
     _replace_closed_streams()
     try:
@@ -86,6 +86,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_output(report)
     report.set_defaults(command=_report)
 
+    compare.add_to(commands)
+    check.add_to(commands)
     trigger.add_to(commands)
     doctor.add_to(commands)
     commands.add_parser("rules", help="list all rules").set_defaults(command=_rules)

@@ -15,6 +15,10 @@ FEWEST_INTERVALS = 6
 """With fewer values even the smallest and the largest don't enclose the median with 95 % confidence: 1 - 2 / 2**n."""
 
 
+RATES = ("tokens_per_s", "samples_per_s", "steps_per_s", "nonpadding_tokens_per_s")
+"""The names of all rates; what they are rates of stands in :class:`~lightning_perfwatch.counts.Interval`."""
+
+
 @dataclass(frozen=True)
 class Rates:
     """Rates per second of training, of one process or summed over several; None where they can't be told.
@@ -31,14 +35,9 @@ class Rates:
     @classmethod
     def of(cls, counted: Counted) -> Rates:
         """Amounts over time spent on training, from the clean intervals where there are any."""
-        judged = _judged(counted.intervals)
-        durations_s = [interval.duration_s for interval in judged]
-        amounts: dict[str, list[int | None]] = {
-            "tokens_per_s": [interval.tokens for interval in judged],
-            "samples_per_s": [interval.samples for interval in judged],
-            "steps_per_s": [interval.num_steps for interval in judged],
-            "nonpadding_tokens_per_s": [interval.nonpadding_tokens for interval in judged],
-        }
+        intervals = judged(counted.intervals)
+        durations_s = [interval.duration_s for interval in intervals]
+        amounts = {name: amounts_of(name, intervals) for name in RATES}
         spreads = {name: _spread_of_rates(values, durations_s) for name, values in amounts.items()}
         return cls(
             **{name: _rate(values, durations_s) for name, values in amounts.items()},
@@ -99,9 +98,15 @@ def _spread_of_rates(amounts: Sequence[int | None], durations_s: Sequence[float]
     return spread(known) if len(known) == len(amounts) else None
 
 
-def _judged(intervals: tuple[Interval, ...]) -> list[Interval]:
+def judged(intervals: Sequence[Interval]) -> list[Interval]:
     """Clean intervals; if a short run has none, all but the first, and at last the first too."""
     return [i for i in intervals if i.clean] or list(intervals[1:]) or list(intervals)
+
+
+def amounts_of(rate: str, intervals: Sequence[Interval]) -> list[int | None]:
+    """What the rate of this name counts, by interval; None where it can't be told."""
+    name = "num_steps" if rate == "steps_per_s" else rate.removesuffix("_per_s")
+    return [getattr(interval, name) for interval in intervals]
 
 
 def _rate(amounts: Sequence[int | None], durations_s: Sequence[float]) -> float | None:

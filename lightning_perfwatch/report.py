@@ -29,6 +29,7 @@ from lightning_perfwatch.measurements import (
     Window,
 )
 from lightning_perfwatch.rates import Rates
+from lightning_perfwatch.settings import Settings
 from lightning_perfwatch.sync_sites import SyncSite
 from lightning_perfwatch.trace import (
     DeviceBreakdown,
@@ -98,6 +99,7 @@ class Report:
     ``host_steps`` and ``device_steps`` are the single complete steps of the trace, ``timeline`` is the one of median
     length, event by event. ``excerpts`` holds the code around the places that findings name, by ``file:line``.
     ``trace`` is the file in the run directory that the trace's figures are of, None without one.
+    ``loader`` and ``settings`` are how the run was set up, as far as that is known.
     """
 
     run: RunInfo | None = None
@@ -126,6 +128,7 @@ class Report:
     excerpts: dict[str, Excerpt] = field(default_factory=dict)
     loader: LoaderInfo | None = None
     trace: str | None = None
+    settings: Settings | None = None
 
     @classmethod
     def of(
@@ -162,6 +165,7 @@ class Report:
             marks=evidence.marks or (),
             timeline=None if trace is None else timeline(trace),
             loader=evidence.loader,
+            settings=evidence.settings,
         )
 
 
@@ -174,7 +178,7 @@ def to_json(report: Report) -> str:
     document = msgspec.to_builtins(replace(report, timeline=None), enc_hook=_plain)
     for stored, finding in zip(document["findings"], report.findings, strict=True):
         stored["gain"] = finding.gain
-    encoded = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **_encodable(document)})
+    encoded = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **encodable(document)})
     text = msgspec.json.format(encoded).decode() + "\n"
     if report.timeline is None:
         return text
@@ -186,7 +190,7 @@ def to_json(report: Report) -> str:
 
 def _timeline_json(timeline: Timeline) -> str:
     """A line per lane: a line per number would make 50,000 events 3 MB of mostly spaces."""
-    texts = (_encodable(list(timeline.names)), *(replace(lane, name=_encodable(lane.name)) for lane in timeline.lanes))
+    texts = (encodable(list(timeline.names)), *(replace(lane, name=encodable(lane.name)) for lane in timeline.lanes))
     names, *lanes = (msgspec.json.encode(value).decode() for value in texts)
     rest = {"step": timeline.step, "duration_us": timeline.duration_us, "num_left_out": timeline.num_left_out}
     rows = ",".join(f"\n      {lane}" for lane in lanes)
@@ -216,13 +220,13 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a report can't hold {type(value).__name__}")
 
 
-def _encodable(value: Any) -> Any:
-    """``value`` with a ``?`` for the lone surrogates by which Python spells a path that is no UTF-8."""
+def encodable(value: Any) -> Any:
+    """``value``, for JSON, with a ``?`` for the lone surrogates by which Python spells a path that is no UTF-8."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {_encodable(key): _encodable(item) for key, item in value.items()}
-    return [_encodable(item) for item in value] if isinstance(value, list | tuple) else value
+        return {encodable(key): encodable(item) for key, item in value.items()}
+    return [encodable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _phases(steps: StepTimes | None) -> dict[str, Phase]:

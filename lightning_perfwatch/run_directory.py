@@ -63,7 +63,7 @@ class RunDirectory:
     def write_evidence(self, evidence: Evidence) -> None:
         """Store ``evidence`` for the analysis. Raises OSError where the directory can't be written."""
         self.path.mkdir(parents=True, exist_ok=True)
-        _write_whole(self.evidence_file, evidence_json.to_json(evidence))
+        write_whole(self.evidence_file, evidence_json.to_json(evidence))
 
     def read_evidence(self) -> Evidence:
         """The stored evidence. Raises OSError or ValueError where there is none."""
@@ -72,7 +72,7 @@ class RunDirectory:
     def write_report(self, report: Report) -> None:
         """Store ``report``. Raises OSError where the directory can't be written."""
         self.path.mkdir(parents=True, exist_ok=True)
-        _write_whole(self.report_file, report_json.to_json(report).encode())
+        write_whole(self.report_file, report_json.to_json(report).encode())
 
     def read_report(self) -> Report:
         """The stored report. Raises OSError or ValueError where there is none."""
@@ -91,7 +91,7 @@ class RunDirectory:
             traces = {window.trace.removesuffix(".gz") for window in report.windows if window.trace is not None}
             if shown is None or shown.removesuffix(".gz") not in traces - {str(report.trace).removesuffix(".gz")}:
                 return
-            _write_whole(self.window_report_file(shown), content)
+            write_whole(self.window_report_file(shown), content)
             kept = sorted(self.path.glob(f"*{WINDOW_REPORT_SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
             for path in kept[:-MOST_WINDOW_REPORTS]:
                 path.unlink(missing_ok=True)
@@ -100,7 +100,7 @@ class RunDirectory:
 
     def write_page(self, page: str) -> None:
         """Store the report's page. Raises OSError where the directory can't be written."""
-        _write_whole(self.page_file, page.encode())
+        write_whole(self.page_file, page.encode())
 
     def pack_traces(self, windows: Iterable[Window]) -> tuple[Window, ...]:
         """Compress the plain traces of ``windows``; the windows with the names that their files have now.
@@ -209,7 +209,7 @@ def _with_visible_loader(chunks: Iterator[bytes]) -> Iterator[bytes]:
     yield rest
 
 
-def _write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Write so that a reader sees the old file or the new one, never half of it."""
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:

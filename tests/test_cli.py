@@ -459,7 +459,17 @@ def test_a_full_disk_under_stdout_is_one_sentence(tmp_path: Path) -> None:
     assert done.stderr == "perfwatch: No space left on device.\n"
 
 
-@pytest.mark.parametrize("arguments", [["rules"], ["--help"], ["report", "DIR"], ["analyze", "DIR"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["rules"],
+        ["--help"],
+        ["report", "DIR"],
+        ["analyze", "DIR"],
+        ["compare", "DIR", "DIR"],
+        ["check", "DIR", "--fail-on", "gc-pause"],
+    ],
+)
 def test_the_command_starts_without_the_heavy_packages(arguments: list[str], run_directory: RunDirectory) -> None:
     run_directory.write_report(report())
     arguments = [str(run_directory.path) if argument == "DIR" else argument for argument in arguments]

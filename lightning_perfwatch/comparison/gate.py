@@ -1,0 +1,192 @@
+"""A run judged against the runs of a baseline, and by its findings: whether a change may pass.
+
+Owns the judgement and its reasons. Knows nothing of files, exit codes or of how a reason is shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from lightning_perfwatch.comparison.comparison import is_same_run
+from lightning_perfwatch.comparison.finding_changes import finding_changes
+from lightning_perfwatch.comparison.noise import between_runs, deviations
+from lightning_perfwatch.comparison.setup import SIZES, Difference, differences
+from lightning_perfwatch.comparison.speed import main_rate, rate_of, samples_of
+from lightning_perfwatch.finding import Finding, Severity
+from lightning_perfwatch.rates import FEWEST_INTERVALS
+from lightning_perfwatch.report import Report
+
+LEVEL = 0.99
+"""Of the noise; its lower end is passed by chance in one of 200 runs, so that a gate asked daily keeps its word."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may not do: be slower by more than ``max_slowdown_share``, have findings of the rules ``fail_on``,
+    or any finding more severe than ``max_severity``. None and empty are no limit.
+    """
+
+    max_slowdown_share: float | None = 0.05
+    fail_on: tuple[str, ...] = ()
+    max_severity: Severity | None = None
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """How much longer the same work takes than in the ``num_runs`` runs of the baseline: 0.1 is 10 % longer.
+
+    ``baseline`` and ``now`` are the ``rate`` (the runs' geometric mean), ``low_share`` to ``high_share`` is a 99 %
+    interval for the slow-down that holds the noise between runs and within them.
+    """
+
+    rate: str
+    baseline: float
+    now: float
+    share: float
+    low_share: float
+    high_share: float
+    num_runs: int
+
+    @property
+    def is_slower(self) -> bool:
+        """Beyond the noise."""
+        return self.low_share > 0
+
+    @property
+    def is_faster(self) -> bool:
+        """Beyond the noise."""
+        return self.high_share < 0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run does not pass: its slow-down, or a finding with the limit that it breaks."""
+
+    finding: Finding | None = None
+    limit: str | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a check; a run passes if there are no ``failures``.
+
+    ``slowdown`` is None where no baseline was asked. ``is_in_baseline`` is True where this very run is one of the
+    baseline's. ``doubts`` are settings that differ from the newest comparable run and have a speed of their own,
+    ``new_findings`` are those that it did not have, ``not_judged`` are rules of ``fail_on`` that could not judge, with
+    the reason.
+    """
+
+    limits: Limits
+    failures: tuple[Failure, ...] = ()
+    slowdown: Slowdown | None = None
+    is_in_baseline: bool = False
+    doubts: tuple[Difference, ...] = ()
+    new_findings: tuple[Finding, ...] = ()
+    not_judged: tuple[tuple[str, str], ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def passes(self) -> bool:
+        """Whether nothing stands against the run."""
+        return not self.failures
+
+
+def judge(run: Report, baseline: Sequence[Report] | None, limits: Limits) -> Verdict:
+    """Whether ``run`` keeps the ``limits``; ``baseline`` are earlier runs, oldest first, None to judge findings only.
+
+    A run is too slow if it is slower than the baseline by more than ``max_slowdown_share`` and by more than the noise.
+    A run that is in the baseline is not judged by itself.
+
+    Raises:
+        ValueError: the speed can't be judged: it was not measured, or no run of the baseline is comparable.
+    """
+    failures = list(_by_findings(run, limits))
+    not_judged = tuple((rule, run.skipped[rule]) for rule in limits.fail_on if rule in run.skipped)
+    if baseline is None:
+        return Verdict(limits, tuple(failures), not_judged=not_judged, findings=run.findings)
+    require_speed(run)
+    others = [other for other in comparable(run, baseline) if not is_same_run(other, run)]
+    in_baseline = any(is_same_run(other, run) for other in baseline)
+    slowdown = _slowdown(run, others) if others else None
+    if slowdown is None and not in_baseline:
+        raise ValueError(_why_not(run, baseline))
+    most = limits.max_slowdown_share
+    if slowdown is not None and most is not None and slowdown.is_slower and slowdown.share > most:
+        failures.insert(0, Failure())
+    newest = others[-1] if others else run
+    return Verdict(
+        limits,
+        tuple(failures),
+        slowdown,
+        is_in_baseline=in_baseline,
+        doubts=tuple(one for one in differences(newest, run) if one.doubt is not None),
+        new_findings=tuple(one.finding for one in finding_changes(newest, run) if one.kind == "new"),
+        not_judged=not_judged,
+        findings=run.findings,
+    )
+
+
+def comparable(run: Report, baseline: Iterable[Report]) -> list[Report]:
+    """Those runs of the baseline that did the same work on the same kind of machine."""
+    return [other for other in baseline if not _obstacles(other, run)]
+
+
+def _obstacles(other: Report, run: Report) -> list[Difference]:
+    different = differences(other, run)
+    in_steps = main_rate((other, run)) == "steps_per_s"
+    return [one for one in different if one.is_obstacle or (in_steps and one.setting in SIZES)]
+
+
+def _why_not(run: Report, baseline: Sequence[Report]) -> str:
+    if not baseline:
+        return "The baseline holds no run yet: add this one with --update."
+    other = baseline[-1]
+    said = ", ".join(f"{one.setting} {one.before} there and {one.after} here" for one in _obstacles(other, run))
+    return f"No run of the baseline is comparable with this one ({said}): add this one with --update."
+
+
+def require_speed(run: Report) -> None:
+    """Raise ValueError, with a sentence, where the speed of ``run`` is not known well enough to be judged."""
+    rate = main_rate((run,))
+    num_intervals = 0 if rate is None else len(samples_of(run, rate)[0])
+    if num_intervals < FEWEST_INTERVALS:
+        place = run.directory or run.source or "The run"
+        raise ValueError(
+            f"{place} can't be judged: it has {num_intervals} throughput intervals and {FEWEST_INTERVALS} are needed; "
+            "train more steps, or set the Trainer's log_every_n_steps lower."
+        )
+
+
+def _slowdown(run: Report, others: Sequence[Report]) -> Slowdown:
+    rate = main_rate((run, *others))
+    if rate is None:
+        raise ValueError("The run can't be judged: it shares no rate (tokens, samples or steps/s) with the baseline.")
+    amounts, durations_s = samples_of(run, rate)
+    logs = [math.log(rate_of(other, rate) or math.nan) for other in others]
+    now = rate_of(run, rate) or math.nan
+    log_slowdown = sum(logs) / len(logs) - math.log(now)
+    off, _ = deviations(amounts, durations_s, stream=1)
+    # Runs differ by the noise within them too, so this counts only where the run is noisier than those before.
+    noise = max(between_runs(logs, LEVEL), NormalDist().inv_cdf((1 + LEVEL) / 2) * float(np.std(off)))
+    return Slowdown(
+        rate=rate,
+        baseline=math.exp(sum(logs) / len(logs)),
+        now=now,
+        share=math.expm1(log_slowdown),
+        low_share=math.expm1(log_slowdown - noise),
+        high_share=math.expm1(log_slowdown + noise),
+        num_runs=len(logs),
+    )
+
+
+def _by_findings(run: Report, limits: Limits) -> Iterable[Failure]:
+    for finding in run.findings:
+        if finding.rule in limits.fail_on:
+            yield Failure(finding, f"--fail-on {finding.rule}")
+        elif limits.max_severity is not None and finding.severity.rank > limits.max_severity.rank:
+            yield Failure(finding, f"--max-severity {limits.max_severity.value}")

@@ -1,0 +1,25 @@
+"""The comparison as one self-contained page: no script, nothing loaded from elsewhere.
+
+Owns the template's variables. What is said comes from the outline.
+"""
+
+from __future__ import annotations
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from lightning_perfwatch.comparison import Comparison
+from lightning_perfwatch.reporters.comparison.outline import outline
+
+
+def render(comparison: Comparison) -> str:
+    """``comparison`` as an HTML page."""
+    environment = Environment(
+        loader=PackageLoader("lightning_perfwatch.reporters"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    page = environment.get_template("comparison.html.j2").render(said=outline(comparison))
+    return page.encode("utf-8", "replace").decode()

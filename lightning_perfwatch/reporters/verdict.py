@@ -1,0 +1,156 @@
+"""The verdict of a check as text, JSON or annotations of a GitHub workflow.
+
+Owns the wording of reasons and GitHub's escapes. Decides nothing and knows no rule by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from lightning_perfwatch.comparison import Failure, Slowdown, Verdict
+from lightning_perfwatch.finding import Finding, Severity
+from lightning_perfwatch.reporters.comparison.outline import doubt, percent_change, rate_name
+from lightning_perfwatch.reporters.wording import amount, clean, percent
+from lightning_perfwatch.rules import unknown_name
+
+FORMATS = ("text", "github", "json")
+"""What ``perfwatch check --format`` takes."""
+
+SCHEMA_VERSION = 1
+
+
+def render(verdict: Verdict, format: str, notes: Iterable[str] = (), root: Path | None = None) -> str:
+    """``verdict`` in one of :data:`FORMATS`; ``notes`` are said after it.
+
+    Annotations name files from ``root`` on, as GitHub wants them from the repository's.
+
+    Raises:
+        ValueError: there is no such format.
+    """
+    said = [clean(note) for note in (*_notes(verdict), *notes)]
+    if format == "text":
+        lines = [_headline(verdict), *(f"  {reason}" for reason in reasons(verdict)), *(f"  {note}" for note in said)]
+        return "".join(f"{line}\n" for line in lines)
+    if format == "github":
+        return "".join(f"{line}\n" for line in _annotations(verdict, said, root))
+    if format == "json":
+        return json.dumps(_document(verdict, said), indent=2) + "\n"
+    raise ValueError(unknown_name("format", format, FORMATS))
+
+
+def reasons(verdict: Verdict) -> list[str]:
+    """Why the run does not pass, a sentence each; empty for one that passes."""
+    return [_reason(failure, verdict) for failure in verdict.failures]
+
+
+def _headline(verdict: Verdict) -> str:
+    word = "ok" if verdict.passes else "failed"
+    speed = _speed(verdict)
+    return f"PerfWatch check {word}: {speed}" if speed else f"PerfWatch check {word}."
+
+
+def _speed(verdict: Verdict) -> str:
+    """What is to be said of the speed where it is no reason to fail."""
+    slowdown = verdict.slowdown
+    if slowdown is None:
+        return "this run is the baseline's only one, there is nothing to compare." if verdict.is_in_baseline else ""
+    if any(failure.finding is None for failure in verdict.failures):
+        return ""
+    limit = verdict.limits.max_slowdown_share
+    if slowdown.is_faster:
+        return f"{_told(slowdown)}, beyond the noise; add it to the baseline with --update."
+    if slowdown.is_slower:
+        allowed = "" if limit is None else f", within the {percent(limit)} allowed"
+        return f"{_told(slowdown)}, beyond the noise{allowed}."
+    if limit is not None and slowdown.share > limit:
+        return (
+            f"{_told(slowdown)}: within the noise, so it can't be called slower; more runs in the baseline tell more."
+        )
+    return f"{_told(slowdown)}: no measurable difference."
+
+
+def _told(slowdown: Slowdown) -> str:
+    word = "slower" if slowdown.share >= 0 else "faster"
+    runs = "1 run" if slowdown.num_runs == 1 else f"{slowdown.num_runs} runs"
+    figures = f"{rate_name(slowdown.rate)} {amount(slowdown.now)} against {amount(slowdown.baseline)} in {runs}"
+    low, high = percent_change(1 + slowdown.low_share), percent_change(1 + slowdown.high_share)
+    return f"{percent(abs(slowdown.share))} {word} ({figures}; 99 % interval {low} to {high} of time)"
+
+
+def _reason(failure: Failure, verdict: Verdict) -> str:
+    finding, slowdown = failure.finding, verdict.slowdown
+    if finding is not None:
+        return clean(f"{finding.rule} ({finding.severity.value}, {failure.limit}): {finding.summary} {finding.advice}")
+    assert slowdown is not None
+    limit = verdict.limits.max_slowdown_share or 0.0
+    return f"Too slow: {_told(slowdown)}, more than the {percent(limit)} allowed."
+
+
+def _notes(verdict: Verdict) -> Iterable[str]:
+    yield from (doubt(one) for one in verdict.doubts)
+    for rule, why in verdict.not_judged:
+        yield f"{rule} did not judge: {why}."
+    if any(failure.finding is None for failure in verdict.failures):
+        for finding in verdict.new_findings:
+            yield f"New since the baseline: {finding.rule}. {finding.summary}"
+
+
+def _annotations(verdict: Verdict, notes: Iterable[str], root: Path | None) -> Iterable[str]:
+    for failure, reason in zip(verdict.failures, reasons(verdict), strict=True):
+        yield _annotation("error", reason, failure.finding, root)
+    failed = [failure.finding for failure in verdict.failures]
+    for finding in verdict.findings:
+        if finding.severity is not Severity.INFO and not any(finding is other for other in failed):
+            yield _annotation("warning", clean(f"{finding.summary} {finding.advice}"), finding, root)
+    for note in notes:
+        yield _annotation("notice", note, None, root)
+    if verdict.passes:
+        yield _annotation("notice", _headline(verdict), None, root)
+
+
+def _annotation(kind: str, message: str, finding: Finding | None, root: Path | None) -> str:
+    properties = {"title": "PerfWatch" if finding is None else f"PerfWatch {clean(finding.rule)}"}
+    if finding is not None and finding.where.file:
+        properties = {"file": _from_root(finding.where.file, root), **properties}
+        if finding.where.line:
+            properties = {"file": properties["file"], "line": str(finding.where.line), "title": properties["title"]}
+    said = ",".join(f"{name}={_escape_property(value)}" for name, value in properties.items())
+    return f"::{kind} {said}::{_escape(message)}"
+
+
+def _from_root(file: str, root: Path | None) -> str:
+    path = Path(file)
+    if root is None or not path.is_relative_to(root):
+        return clean(file)
+    return clean(path.relative_to(root).as_posix())
+
+
+def _escape(text: str) -> str:
+    """GitHub's escapes for the message of a workflow command (actions/toolkit, ``command.ts``)."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escape_property(text: str) -> str:
+    return _escape(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _document(verdict: Verdict, notes: Iterable[str]) -> dict[str, Any]:
+    slowdown = verdict.slowdown
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "ok": verdict.passes,
+        "failures": [
+            {
+                "reason": reason,
+                "rule": None if failure.finding is None else failure.finding.rule,
+                "limit": failure.limit or "--max-slowdown",
+            }
+            for failure, reason in zip(verdict.failures, reasons(verdict), strict=True)
+        ],
+        "slowdown": None if slowdown is None else vars(slowdown),
+        "max_slowdown_share": verdict.limits.max_slowdown_share,
+        "notes": list(notes),
+    }
