@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises ValueError or OSError for what can't be read, judged or written.
     """
     from lightning_perfwatch.comparison import judge
-    from lightning_perfwatch.reporters.terminal import write
+    from lightning_perfwatch.reporters.screen import write
     from lightning_perfwatch.reporters.verdict import render
 
     path: Path | None = arguments.baseline

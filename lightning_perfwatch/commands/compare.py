@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     from lightning_perfwatch.reporters import format_of
     from lightning_perfwatch.reporters.comparison import render
     from lightning_perfwatch.reporters.comparison.text import show
-    from lightning_perfwatch.reporters.terminal import write
+    from lightning_perfwatch.reporters.screen import write
 
     comparison = compare(read_report(arguments.before), read_report(arguments.after))
     format_ = arguments.format or format_of(arguments.output)

@@ -1,58 +1,56 @@
 """The comparison as text for a terminal, a log file or a pipe.
 
-Owns the layout in lines. What is said comes from the outline.
+Owns the layout in lines: as wide as a terminal, and whole lines where nothing says how wide a line may be. What is
+said comes from the outline.
 """
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable
 from typing import TextIO
 
 from lightning_perfwatch.comparison import Comparison
+from lightning_perfwatch.reporters import screen
+from lightning_perfwatch.reporters.cells import cropped, padded, width_of, wrapped
 from lightning_perfwatch.reporters.comparison.outline import Card, Outline, Table, outline
-from lightning_perfwatch.reporters.terminal import PLAIN_WIDTH, write
+from lightning_perfwatch.reporters.styled import Line, plain, text_for
 
 _INDENT = "  "
-_MIN_WIDTH, _MAX_WIDTH = 60, 140
-_MOST_NAME_WIDTH = 44
+_MIN_WIDTH, _MAX_WIDTH = 40, 140
+_UNLIMITED = 1 << 30
+_MOST_NAME_WIDTH, _MOST_VALUE_WIDTH = 44, 24
 _TONES = {"good": "bold green", "bad": "bold red", "even": "bold"}
 _KINDS = {"gone": "bold green", "new": "bold red", "changed": "bold yellow"}
-
-_Line = tuple[tuple[str, str], ...]
-"""Pieces of a line, each a text and its rich style."""
+_HEADING, _NAME, _PLACE, _FIX = "bold", "cyan", "underline", "bold green"
 
 
-def render(comparison: Comparison, width: int = PLAIN_WIDTH) -> str:
-    """``comparison`` as plain lines of ``width`` characters; columns of figures may make a line longer."""
-    lines = _lines(outline(comparison), width)
-    return "".join("".join(text for text, _ in line).rstrip() + "\n" for line in lines)
+def render(comparison: Comparison, width: int | None = None) -> str:
+    """``comparison`` as plain lines of ``width`` columns (whole lines if None).
+
+    Figures and places are never broken and may make a line longer.
+    """
+    return plain(_lay_out(comparison, width))
 
 
 def show(comparison: Comparison, stream: TextIO) -> None:
-    """Write ``comparison`` to ``stream``: in colour and as wide as the terminal if it is one, else plain."""
-    if not stream.isatty():
-        write(render(comparison), stream)
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(file=stream)
-    with console.capture() as capture:
-        for line in _lines(outline(comparison), min(max(console.width, _MIN_WIDTH), _MAX_WIDTH)):
-            console.print(Text.assemble(*line), soft_wrap=True, highlight=False)
-    write(capture.get(), stream)
+    """Write ``comparison`` to ``stream``, as wide as the terminal if it is one; in colour where rich would do so."""
+    screen.show(text_for(stream, lambda width: _lay_out(comparison, width)), stream)
 
 
-def _lines(said: Outline, width: int) -> Iterable[_Line]:
+def _lay_out(comparison: Comparison, width: int | None) -> Iterable[Line]:
+    limit = _UNLIMITED if width is None else min(max(width, _MIN_WIDTH), _MAX_WIDTH)
+    return _lines(outline(comparison), limit)
+
+
+def _lines(said: Outline, width: int) -> Iterable[Line]:
     yield from _wrapped("PerfWatch  ", said.verdict, width, _TONES[said.tone])
     for name, side in (("before", said.before), ("after", said.after)):
-        yield ((f"{_INDENT}{name:<7}", "bold"), (side, ""))
+        yield from _wrapped(f"{_INDENT}{name:<6}  ", side, width, _NAME)
     for doubt in said.doubts:
         yield from _wrapped(f"{_INDENT}!  ", doubt, width, "bold yellow")
     for table in said.tables:
         yield from _table(table, width)
-    yield (("findings", "bold"),)
+    yield (("findings", _HEADING),)
     if said.no_findings is not None:
         yield ((_INDENT, ""), (said.no_findings, ""))
     for card in said.findings:
@@ -60,41 +58,46 @@ def _lines(said: Outline, width: int) -> Iterable[_Line]:
     if said.settings is not None:
         yield from _table(said.settings, width)
     for note in said.notes:
-        yield from _wrapped("note  ", note, width, "bold")
+        yield from _wrapped("note  ", note, width, _HEADING)
 
 
-def _table(table: Table, width: int) -> Iterable[_Line]:
+def _table(table: Table, width: int) -> Iterable[Line]:
     """Name, before, after and change in columns; a change that does not fit goes to the next line."""
-    name_width = min(max(len(row.name) for row in table.rows), _MOST_NAME_WIDTH)
-    value_width = min(max(len(text) for row in table.rows for text in (row.before, row.after)), 24)
-    yield ((table.title, "bold"),)
-    start = len(_INDENT) + name_width + 2 * value_width + 8
-    for row in table.rows:
-        name = row.name if len(row.name) <= name_width else row.name[: name_width - 1] + "…"
-        figures = f"  {row.before:>{value_width}}  → {row.after:>{value_width}}"
-        fits = start + len(row.change) <= width
-        yield ((f"{_INDENT}{name:<{name_width}}", "bold"), (figures, ""), (f"  {row.change}" if fits else "", "cyan"))
+    rows = table.rows
+    values = max(width_of(text) for row in rows for text in (row.before, row.after))
+    value_width = min(values, _MOST_VALUE_WIDTH)
+    room = max(width - 2 * value_width - len(_INDENT) - 6, 8)
+    name_width = min(max(width_of(row.name) for row in rows), _MOST_NAME_WIDTH, room)
+    yield ((table.title, _HEADING),)
+    for row in rows:
+        name = padded(cropped(row.name, name_width), name_width)
+        before, after = (" " * max(value_width - width_of(text), 0) + text for text in (row.before, row.after))
+        figures = f"  {before} → {after}"
+        fits = len(_INDENT) + name_width + width_of(figures) + 2 + width_of(row.change) <= width
+        change = f"  {row.change}" if fits else ""
+        yield ((f"{_INDENT}{name}", _NAME), (figures, ""), (change, "bold"))
         if not fits:
-            yield ((f"{_INDENT * 3}{row.change}", "cyan"),)
+            yield ((f"{_INDENT * 3}{row.change}", "bold"),)
 
 
-def _card(card: Card, width: int) -> Iterable[_Line]:
+def _card(card: Card, width: int) -> Iterable[Line]:
     margin = _INDENT * 2
-    head = ((f"{_INDENT}{card.kind:<11}", _KINDS.get(card.kind, "bold")), (f"{card.severity} {card.rule}", "bold"))
-    one_line = sum(len(text) for text, _ in head) + len(card.change) + 2 <= width
-    yield (*head, (f"  {card.change}", "")) if one_line else head
-    if not one_line:
+    head = ((f"{_INDENT}{card.kind:<10}  ", _KINDS.get(card.kind, "bold")), (f"{card.severity} {card.rule}", "bold"))
+    if sum(width_of(text) for text, _ in head) + 2 + width_of(card.change) <= width:
+        yield (*head, (f"  {card.change}", ""))
+    else:
+        yield head
         yield from _wrapped(margin, card.change, width)
     if card.summary:
         yield from _wrapped(margin, card.summary, width)
     if card.place:
-        yield ((f"{margin}at  ", "bold"), (card.place, "cyan"))
+        yield ((f"{margin}at  ", _NAME), (card.place, _PLACE))
     if card.advice:
-        yield from _wrapped(f"{margin}fix ", card.advice, width, "bold green")
+        yield from _wrapped(f"{margin}fix ", card.advice, width, _FIX)
 
 
-def _wrapped(start: str, text: str, width: int, style: str = "") -> Iterable[_Line]:
-    room = max(20, width - len(start))
-    lines = textwrap.wrap(text.replace(" %", "\0%"), room, break_long_words=False, break_on_hyphens=False) or [""]
+def _wrapped(start: str, text: str, width: int, style: str = "") -> Iterable[Line]:
+    """``text`` after ``start``, further lines indented to it; paths and "12 ms" are never broken."""
+    lines = [text] if width == _UNLIMITED else wrapped(text, width - width_of(start))
     for number, line in enumerate(lines):
-        yield ((start if number == 0 else " " * len(start), style), (line.replace("\0", " "), ""))
+        yield ((start if number == 0 else " " * width_of(start), style), (line, ""))

@@ -93,8 +93,22 @@ def test_a_terminal_gets_colours_and_a_pipe_does_not() -> None:
     assert "findings" in terminal.getvalue()
 
 
-@pytest.mark.parametrize("width", [60, 100, 140])
-def test_sentences_keep_within_the_width(width: int) -> None:
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_lines_keep_within_the_width_but_for_places(width: int) -> None:
     lines = text.render(compare(*both()), width).splitlines()
 
-    assert [line for line in lines if len(line) > width and " at " not in line and "  " not in line.strip()] == []
+    assert [line for line in lines if len(line) > width and not line.startswith("    at  ")] == []
+
+
+def test_sentences_stay_whole_where_nothing_says_how_wide_a_line_is() -> None:
+    shown = text.render(compare(*both())).splitlines()
+
+    assert f"    {finding().summary}" in shown
+
+
+def test_an_ascii_stream_gets_arrows_of_ascii() -> None:
+    raw = io.BytesIO()
+    text.show(compare(*both()), io.TextIOWrapper(raw, encoding="ascii", write_through=True))
+
+    assert b" -> " in raw.getvalue()
+    assert b"?" not in raw.getvalue()
