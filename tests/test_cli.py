@@ -140,7 +140,7 @@ def test_several_traces_are_shown_as_ranks_whether_named_or_in_a_folder(
     for format_ in ("text", "markdown", "html"):
         shown = told("analyze", trace_file.parent, "--format", format_, capsys=capsys)
         assert "2 traces alone, rank 0 in detail" in shown
-        assert "rank 1" in shown
+        assert second.name in shown
 
 
 def test_a_report_of_a_trace_names_its_file(trace_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,11 +11,12 @@ import re
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµn]?s|[KMG]i?B)(?!\w))")
 _TIED = "\xa0"  # a space that breaks no line
 _ELLIPSIS = "…"
+_NARROW = str.maketrans(dict.fromkeys("µ·×…→█▉▊▋▌▍▎▏", "x"))  # PerfWatch's own, of one column: no table is needed
 
 
 def width_of(text: str) -> int:
     """Columns that ``text`` takes."""
-    if text.isascii():
+    if text.translate(_NARROW).isascii():
         return len(text)
     from rich.cells import cell_len
 

@@ -65,14 +65,26 @@ def coloured(model: Any, **variables: str | list[str]) -> None:
     model.tags = [*model.tags, {"colours": variables}]
 
 
-def as_json(plot: Plot) -> Mapping[str, Any]:
-    """``plot`` so that the page's script reads it."""
+def as_json(plot: Plot, name: str) -> Mapping[str, Any]:
+    """``plot`` so that the page's script reads it; ``name`` is the chart's own on its page."""
     from bokeh.document import Document
 
     document = Document()
     document.add_root(plot)
-    stored: Mapping[str, Any] = document.to_json(deferred=False)
+    stored: Mapping[str, Any] = _numbered(document.to_json(deferred=False), name, {})
     return stored
+
+
+def _numbered(value: Any, name: str, numbers: dict[str, str]) -> Any:
+    """``value`` with its models numbered anew, since Bokeh counts those of the whole process."""
+    if isinstance(value, dict):
+        return {
+            key: numbers.setdefault(item, f"{name}-{len(numbers)}")
+            if key == "id" and isinstance(item, str)
+            else _numbered(item, name, numbers)
+            for key, item in value.items()
+        }
+    return [_numbered(item, name, numbers) for item in value] if isinstance(value, list) else value
 
 
 @cache

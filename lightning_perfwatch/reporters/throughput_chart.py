@@ -108,7 +108,7 @@ def throughput_chart(shown: Rates, marks: tuple[Mark, ...], whole_run: float | N
     coloured(points, line_color="--p2", fill_color="--p2")
     plot.add_glyph(source, line)
     add_hover(plot, plot.add_glyph(source, points), "rates-tips")
-    return as_json(plot)
+    return as_json(plot, "throughput")
 
 
 def _draw_marks(plot: Any, kind: str, marks: list[Mark], in_seconds: bool) -> None:

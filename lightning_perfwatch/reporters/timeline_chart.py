@@ -115,7 +115,7 @@ def timeline_chart(timeline: Timeline, names: list[str]) -> Mapping[str, Any]:
     plot.add_tools(pan, zoom)
     plot.toolbar.active_drag, plot.toolbar.active_scroll = pan, zoom
     add_hover(plot, drawn, "events-tips")
-    return as_json(plot)
+    return as_json(plot, "timeline")
 
 
 def _add_labels(plot: Any, name: str, size: str, variable: str) -> None:

@@ -108,7 +108,8 @@ def test_sentences_stay_whole_where_nothing_says_how_wide_a_line_is() -> None:
 
 def test_an_ascii_stream_gets_arrows_of_ascii() -> None:
     raw = io.BytesIO()
-    text.show(compare(*both()), io.TextIOWrapper(raw, encoding="ascii", write_through=True))
+    stream = io.TextIOWrapper(raw, encoding="ascii", write_through=True)  # it closes what is below when it goes
+    text.show(compare(*both()), stream)
 
     assert b" -> " in raw.getvalue()
     assert b"?" not in raw.getvalue()
