@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import html
 import logging
+import re
 import threading
+from base64 import b64encode
 from collections import OrderedDict
 from dataclasses import replace
+from hashlib import sha256
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -35,22 +38,19 @@ from lightning_perfwatch.tensorboard_plugin.runs import MOST_RUNS, Run, RunFinde
 log = logging.getLogger(__name__)
 
 _MOST_PAGES = 4
-_PAGE_POLICY = (
-    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-    "img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
-)
+_POLICY_OF_PAGE = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]+)">')
+_NO_SCRIPT = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _SENTENCE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>PerfWatch</title>
 </head><body style="font: 16px/1.5 system-ui, sans-serif; margin: 2rem"><p>{}</p></body></html>
 """
-_KEEPS_PLACE = """<script>
+_KEEPS_PLACE = """
   // The tab puts a newer report at the same place: it is told how far this one is scrolled.
   (() => {
     const place = /^#perfwatch-scroll=([0-9]+)$/.exec(location.hash);
     if (place) addEventListener("load", () => scrollTo(0, Number(place[1])));
     addEventListener("scroll", () => parent.postMessage({perfwatchScroll: Math.round(scrollY)}, "*"), {passive: true});
   })();
-</script>
 """
 
 
@@ -105,7 +105,7 @@ class PerfWatchPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         except UnreadableError as error:
             page = _SENTENCE.format(html.escape(str(error)))
         response = _response(request, page, "text/html")
-        response.headers["Content-Security-Policy"] = _PAGE_POLICY
+        response.headers["Content-Security-Policy"] = _policy(page)
         response.headers["Referrer-Policy"] = "no-referrer"
         return response
 
@@ -186,4 +186,16 @@ def _rendered(run: Run, file: Path) -> str:
         raise UnreadableError(f"{file.name} holds what can't be shown ({type(error).__name__}).") from error
     # Before the page's own policy, which holds for what follows it and knows the page's own scripts only.
     before, head, after = page.partition("<head>\n")
-    return f"{before}{head}{_KEEPS_PLACE}{after}" if head else page
+    return f"{before}{head}<script>{_KEEPS_PLACE}</script>\n{after}" if head else page
+
+
+def _policy(page: str) -> str:
+    """The page's own policy, and the script that was put into it: nothing else may run, nothing may be loaded.
+
+    It stands before all that comes from a report, so what is found first is the page's own.
+    """
+    found = _POLICY_OF_PAGE.search(page)
+    if found is None:
+        return _NO_SCRIPT
+    ours = b64encode(sha256(_KEEPS_PLACE.encode()).digest()).decode()
+    return html.unescape(found[1]).replace("script-src ", f"script-src 'sha256-{ours}' ", 1)
