@@ -11,7 +11,7 @@ import re
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµn]?s|[KMG]i?B)(?!\w))")
 _TIED = "\xa0"  # a space that breaks no line
 _ELLIPSIS = "…"
-_NARROW = str.maketrans(dict.fromkeys("µ·×…→█▉▊▋▌▍▎▏", "x"))  # PerfWatch's own, of one column: no table is needed
+_NARROW = str.maketrans(dict.fromkeys("µ·…→█▉▊▋▌▍▎▏", "x"))  # PerfWatch's own, of one column: no table is needed
 
 
 def width_of(text: str) -> int:
