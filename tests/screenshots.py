@@ -1,72 +1,114 @@
 """The README's pictures, taken from a short real run: ``python -m tests.screenshots [FOLDER] [--only NAME]``.
 
-Owns which pictures there are and how they are stored. A new one is a function in :data:`PICTURES` that gets a
-:class:`Studio` and returns a PNG.
+Owns which pictures there are and the run that they show. A new one is a function in :data:`PICTURES`, which gets a
+:class:`Studio` and the folder to write into.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
 
-from lightning_perfwatch.report import Report, from_json
 from lightning_perfwatch.reporters import render
+from lightning_perfwatch.run_directory import RunDirectory
 from tests.browser import Browser, chromium, why_missing
+from tests.screenshots_terminal import terminal
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "examples" / "screenshots"
-RUN = ("experiment=dataloader_starvation", "trainer.max_steps=60")
+EXPERIMENT = "dataloader_starvation"
 MOST_BYTES = 200_000
+_SIZE = (1120, 980)
 _NUM_COLOURS = 128
 _DRAWN = "return performance.getEntriesByName('perfwatch-drawn').length > 0"
 
 
 @dataclass(frozen=True)
 class Studio:
-    """A finished run and a browser. ``log_dir`` is what TensorBoard shows; ``run_directory`` lies in it."""
+    """A finished run and a browser. ``log_dir`` is what TensorBoard shows; ``run_directory`` is the run's, below it."""
 
     browser: Browser
     log_dir: Path
-    run_directory: Path
-
-    def report(self) -> Report:
-        """The run's report, with paths as seen from the project's folder and from the run's."""
-        text = (self.run_directory / "report.json").read_text()
-        return from_json(text.replace(f"{self.log_dir}/", "outputs/").replace(f"{ROOT}/", ""))
+    run_directory: RunDirectory
 
 
-def page(studio: Studio, scheme: str, size: tuple[int, int], part: str = "h1") -> bytes:
+def page(studio: Studio, file: Path, scheme: str, part: str) -> None:
     """The report page in a colour scheme, with ``part`` at the top."""
-    file = studio.log_dir / "screenshot.html"
-    file.write_text(render(studio.report(), "html"), encoding="utf-8")
+    source = studio.log_dir / "page.html"
+    source.write_text(render(studio.run_directory.read_report(), "html"), encoding="utf-8")
     studio.browser.prefer(scheme)
-    studio.browser.resize(size)
-    studio.browser.open(file)
+    studio.browser.resize(_SIZE)
+    studio.browser.open(source)
     studio.browser.wait_for(_DRAWN)
-    if part != "h1":
-        studio.browser.run("document.querySelector(arguments[0]).scrollIntoView()", part)
-    return studio.browser.picture()
+    studio.browser.run("document.querySelector(arguments[0]).scrollIntoView()", part)
+    file.write_bytes(small(studio.browser.picture()))
 
 
-PICTURES: dict[str, Callable[[Studio], bytes]] = {
-    "page-light": lambda studio: page(studio, "light", (1120, 980)),
-    "page-dark": lambda studio: page(studio, "dark", (1120, 980), part="#throughput"),
+def tab(studio: Studio, file: Path) -> None:
+    """The PerfWatch tab in TensorBoard, with the report's charts drawn."""
+    studio.browser.prefer("light")
+    studio.browser.resize(_SIZE)
+    with tensorboard(studio.log_dir) as address:
+        studio.browser.open(f"{address}/#perfwatch")
+        studio.browser.wait_for("return document.querySelector('iframe') !== null")
+        studio.browser.driver.switch_to.frame(studio.browser.find("iframe"))
+        studio.browser.wait_for("return document.querySelector('iframe') !== null")
+        studio.browser.driver.switch_to.frame(studio.browser.find("iframe"))
+        studio.browser.wait_for(_DRAWN)
+        studio.browser.driver.switch_to.default_content()
+        file.write_bytes(small(studio.browser.picture()))
+
+
+PICTURES: dict[str, Callable[[Studio, Path], object]] = {
+    "page-light": lambda studio, folder: page(studio, folder / "page-light.png", "light", "header"),
+    "page-dark": lambda studio, folder: page(studio, folder / "page-dark.png", "dark", "#throughput"),
+    "tab": lambda studio, folder: tab(studio, folder / "tab.png"),
+    "terminal": lambda studio, folder: terminal(studio.run_directory.path, folder),
 }
 
 
-def train(log_dir: Path) -> Path:
-    """A short run of the example into ``log_dir``; its run directory."""
-    command = [sys.executable, "examples/train.py", *RUN, f"hydra.run.dir={log_dir}"]
-    subprocess.run(command, cwd=ROOT, check=True)
-    return log_dir / "perfwatch"
+def train(log_dir: Path) -> RunDirectory:
+    """A short run of the example below ``log_dir``, as if it had been started in the project's folder.
+
+    The stored report names files as seen from there, so that pictures don't tell where they were taken.
+    """
+    output_dir = log_dir / EXPERIMENT
+    command = [sys.executable, "examples/train.py", f"experiment={EXPERIMENT}", "trainer.max_steps=60"]
+    subprocess.run([*command, f"hydra.run.dir={output_dir}"], cwd=ROOT, check=True)
+    directory = RunDirectory(output_dir / "perfwatch")
+    text = directory.report_file.read_text(encoding="utf-8")
+    directory.report_file.write_text(text.replace(f"{log_dir}/", "outputs/").replace(f"{ROOT}/", ""), encoding="utf-8")
+    return directory
+
+
+@contextmanager
+def tensorboard(log_dir: Path) -> Iterator[str]:
+    """TensorBoard on a free port of this machine, showing ``log_dir``; gives its address.
+
+    Raises:
+        RuntimeError: it did not say where it listens.
+    """
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(log_dir), "--host", "127.0.0.1", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            for line in process.stderr:
+                if found := re.search(r"http://127\.0\.0\.1:\d+", line):
+                    yield found.group()
+                    return
+            raise RuntimeError("TensorBoard ended without saying where it listens.")
+        finally:
+            process.terminate()
 
 
 def small(png: bytes) -> bytes:
@@ -92,12 +134,12 @@ def main() -> int:
         sys.stderr.write(f"{reason}\n")
         return 2
     asked.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as log_dir, chromium() as browser:
-        studio = Studio(browser, Path(log_dir), train(Path(log_dir)))
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        studio = Studio(browser, Path(folder), train(Path(folder)))
         for name in asked.only or PICTURES:
-            file = asked.folder / f"{name}.png"
-            file.write_bytes(small(PICTURES[name](studio)))
-            sys.stdout.write(f"{file}: {file.stat().st_size:,} bytes\n")
+            PICTURES[name](studio, asked.folder)
+    for file in sorted(asked.folder.iterdir()):
+        sys.stdout.write(f"{file}: {file.stat().st_size:,} bytes\n")
     return 0
 
 
