@@ -10,7 +10,9 @@ import os
 import sys
 from typing import Any, TextIO
 
-_SUBSTITUTES = str.maketrans({"µ": "u", "…": "...", "·": "-", "→": "->"} | dict.fromkeys("█▉▊▋▌", "#") | dict.fromkeys("▍▎▏", "-"))
+_SUBSTITUTES = str.maketrans(
+    {"µ": "u", "…": "...", "·": "-", "→": "->"} | dict.fromkeys("█▉▊▋▌", "#") | dict.fromkeys("▍▎▏", "-")
+)
 """What stands for a character of PerfWatch's own where the encoding lacks it; for any other it is "?"."""
 
 
