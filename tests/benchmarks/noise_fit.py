@@ -50,7 +50,7 @@ def main() -> int:
             enable_model_summary=False,
             max_steps=num_steps,
             limit_val_batches=0,
-            log_every_n_steps=10,
+            log_every_n_steps=5,
             callbacks=[PerfWatch(dir=folder, quiet=True)],
         )
         trainer.fit(model, datamodule=TextDataModule(batch_size=8, block_size=64))

@@ -85,7 +85,7 @@ def outline(comparison: Comparison) -> Outline:
     different = tuple(Row(clean(one.setting), _value(one.before), _value(one.after)) for one in comparison.settings)
     return Outline(
         verdict=verdict(comparison),
-        tone=_tone(comparison.main),
+        tone="even" if _obstacles(comparison) else _tone(comparison.main),
         before=_side(comparison.before),
         after=_side(comparison.after),
         doubts=tuple(doubt(one) for one in comparison.doubts),
@@ -98,7 +98,16 @@ def outline(comparison: Comparison) -> Outline:
 
 
 def verdict(comparison: Comparison) -> str:
-    """What came of it, in one sentence."""
+    """What came of it, in one sentence; what is not comparable is said first."""
+    obstacles = ", ".join(_obstacles(comparison))
+    return f"Not comparable ({obstacles}): {_said(comparison)}" if obstacles else _said(comparison)
+
+
+def _obstacles(comparison: Comparison) -> list[str]:
+    return [clean(one.setting) for one in comparison.settings if one.is_obstacle]
+
+
+def _said(comparison: Comparison) -> str:
     change = comparison.main
     if comparison.is_same_run:
         return "The same run twice: exactly no difference."

@@ -45,9 +45,12 @@ def test_every_answer_has_its_sentence() -> None:
 
 
 def test_what_makes_figures_no_measure_of_each_other_is_said_first() -> None:
-    after = run(run=run_info(device_name="Another", torch_version="2.15"))
+    after = run(1.0, run=run_info(device_name="Another", torch_version="2.15"))
 
-    assert outline(compare(run(), after)).doubts == (
+    said = outline(compare(run(), after))
+
+    assert said.verdict.startswith("Not comparable (device): ")
+    assert said.doubts == (
         "Not comparable: it is another device (device Some CPU before, Another after).",
         "Compare with care: the versions have a speed of their own (torch 2.14 before, 2.15 after).",
     )
