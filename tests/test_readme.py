@@ -82,3 +82,11 @@ def test_what_is_said_of_the_window_is_so() -> None:
     early = Schedule(skip_first=2, wait=3, warmup=1, active=3)
     assert "Schedule(skip_first=2, wait=3, warmup=1, active=3)" in README
     assert early.end < 10
+
+
+def test_every_picture_is_there_small_and_told_in_words() -> None:
+    pictures = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", README)
+    assert pictures
+    for words, path in pictures:
+        assert len(words) > 20
+        assert (ROOT / path).stat().st_size < 200_000
