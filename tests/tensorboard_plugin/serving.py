@@ -48,9 +48,13 @@ class Board:
         """The address of the tab alone, as TensorBoard loads it into its own page."""
         return f"{self.url}/data/plugin_entry.html?name=perfwatch"
 
-    def get(self, route: str, method: str = "GET", **query: str) -> Answer:
-        """What the plugin answers."""
-        return self.ask(f"data/plugin/perfwatch{route}" + (f"?{urlencode(query)}" if query else ""), method)
+    def get(self, route: str, **query: str) -> Answer:
+        """What PerfWatch's plugin answers."""
+        return self.get_of(f"perfwatch{route}", **query)
+
+    def get_of(self, route: str, **query: str) -> Answer:
+        """What a plugin answers; ``route`` begins with its name."""
+        return self.ask(f"data/plugin/{route}" + (f"?{urlencode(query)}" if query else ""))
 
     def ask(self, path: str, method: str = "GET", content: bytes | None = None) -> Answer:
         """What TensorBoard answers."""
