@@ -93,7 +93,7 @@ def test_listing_the_rules_imports_no_torch() -> None:
     assert "host-sync" in done.stdout
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert "numpy" in imported
-    assert imported.isdisjoint({"torch", "lightning", "pytorch_lightning", "tensorboard", "rich", "omegaconf"})
+    assert imported.isdisjoint({"torch", "lightning", "pytorch_lightning", "tensorboard", "rich", "omegaconf", "bokeh"})
 
 
 def test_the_public_names_are_few_and_all_there() -> None:
