@@ -135,6 +135,18 @@ def test_percentiles_are_of_the_steps_since_the_last_row() -> None:
     assert metrics[PREFIX + "step_time_p95_ms"] == pytest.approx(44.0)
 
 
+@pytest.mark.parametrize("num_steps", [1, 2, 7, 50])
+def test_percentiles_are_those_of_numpy(num_steps: int) -> None:
+    step_s = np.random.default_rng(num_steps).random(num_steps)
+    sums = RowSums(1)
+    sums.add(STEP_NS)
+    sums.add_interval(interval())
+
+    metrics = sums.take(7, newest_step_s=lambda _: step_s).metrics
+    found = [metrics[PREFIX + "step_time_p50_ms"], metrics[PREFIX + "step_time_p95_ms"]]
+    assert found == pytest.approx((np.percentile(step_s, [50, 95]) * 1e3).tolist())
+
+
 def test_percentiles_that_were_not_measured_are_left_out() -> None:
     sums = RowSums(1)
     sums.add(STEP_NS)
