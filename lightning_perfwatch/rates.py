@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from lightning_perfwatch.counts import Counted, Interval, Spread
 from lightning_perfwatch.measurements import RankSummary
+
+Number = TypeVar("Number", int, float)
 
 FEWEST_INTERVALS = 6
 """With fewer values even the smallest and the largest don't enclose the median with 95 % confidence: 1 - 2 / 2**n."""
@@ -57,7 +60,7 @@ class Rates:
         sums = {name: _sum_of_spreads([(rank.intervals or {}).get(name) for rank in ranks]) for name in _SUMMED}
         return Rates(
             steps_per_s=self.steps_per_s,
-            **{name: _sum([getattr(rank, name) for rank in ranks]) for name in _SUMMED},
+            **{name: total([getattr(rank, name) for rank in ranks]) for name in _SUMMED},
             intervals={name: spread for name, spread in {**sums, "steps_per_s": steps}.items() if spread is not None},
         )
 
@@ -110,14 +113,14 @@ def amounts_of(rate: str, intervals: Sequence[Interval]) -> list[int | None]:
 
 
 def _rate(amounts: Sequence[int | None], durations_s: Sequence[float]) -> float | None:
+    amount, duration_s = total(amounts), sum(durations_s)
+    return amount / duration_s if amount is not None and duration_s > 0 else None
+
+
+def total(amounts: Sequence[Number | None]) -> Number | int | None:
+    """The sum; None where one of them can't be told."""
     known = [amount for amount in amounts if amount is not None]
-    duration_s = sum(durations_s)
-    return sum(known) / duration_s if duration_s > 0 and len(known) == len(amounts) else None
-
-
-def _sum(rates: Sequence[float | None]) -> float | None:
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if len(known) == len(rates) else None
+    return sum(known) if len(known) == len(amounts) else None
 
 
 def _sum_of_spreads(spreads: Sequence[Spread | None]) -> Spread | None:

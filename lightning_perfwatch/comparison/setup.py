@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lightning_perfwatch.measurements import LoaderInfo, RunInfo
-from lightning_perfwatch.rates import judged
+from lightning_perfwatch.rates import judged, total
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.settings import Settings
 
@@ -142,7 +142,7 @@ def _of_batches(report: Report) -> dict[str, Value]:
     num_steps = sum(interval.num_steps for interval in intervals)
     if num_steps <= 0:
         return {}
-    samples, tokens = (_sum([getattr(interval, name) for interval in intervals]) for name in ("samples", "tokens"))
+    samples, tokens = (total([getattr(interval, name) for interval in intervals]) for name in ("samples", "tokens"))
     told_by_loader = report.loader is not None and report.loader.batch_size is not None
     sizes: dict[str, Value] = {}
     if samples is not None and not told_by_loader:
@@ -150,11 +150,6 @@ def _of_batches(report: Report) -> dict[str, Value]:
     if tokens is not None:
         sizes["tokens per sample" if samples else "tokens per batch"] = round(tokens / (samples or num_steps), 1)
     return sizes
-
-
-def _sum(amounts: list[int | None]) -> int | None:
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if len(known) == len(amounts) else None
 
 
 def _of_torch(settings: Settings) -> dict[str, Value]:

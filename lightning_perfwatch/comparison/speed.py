@@ -12,7 +12,7 @@ from enum import Enum
 
 from lightning_perfwatch.comparison.noise import deviations, within_runs
 from lightning_perfwatch.counts import Interval
-from lightning_perfwatch.rates import FEWEST_INTERVALS, amounts_of, judged
+from lightning_perfwatch.rates import FEWEST_INTERVALS, amounts_of, judged, total
 from lightning_perfwatch.report import Report
 
 RATES = ("tokens_per_s", "nonpadding_tokens_per_s", "samples_per_s", "steps_per_s")
@@ -136,14 +136,9 @@ def _together(intervals: Sequence[Interval]) -> Interval:
         last_step=intervals[-1].last_step,
         num_steps=sum(interval.num_steps for interval in intervals),
         duration_s=sum(interval.duration_s for interval in intervals),
-        samples=_sum([interval.samples for interval in intervals]),
-        tokens=_sum([interval.tokens for interval in intervals]),
+        samples=total([interval.samples for interval in intervals]),
+        tokens=total([interval.tokens for interval in intervals]),
         clean=all(interval.clean for interval in intervals),
-        nonpadding_tokens=_sum([interval.nonpadding_tokens for interval in intervals]),
+        nonpadding_tokens=total([interval.nonpadding_tokens for interval in intervals]),
         end_s=intervals[-1].end_s,
     )
-
-
-def _sum(amounts: Sequence[int | None]) -> int | None:
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if len(known) == len(amounts) else None
