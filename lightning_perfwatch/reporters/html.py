@@ -10,32 +10,23 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.reporters import page
 from lightning_perfwatch.reporters.measured import measured
 from lightning_perfwatch.reporters.outline import outline
+from lightning_perfwatch.reporters.page_template import render_page, source
 
 
 def render(report: Report) -> str:
     """``report`` as an HTML page."""
-    loader = PackageLoader("lightning_perfwatch.reporters")
-    environment = Environment(
-        loader=loader,
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}  # Bokeh's JSON refers to what stood before
     said = outline(report)
     tiles, speed = page.speed(said.speed)
     throughput, timeline = _throughput(report), _timeline(report)
-    scripts = list(_scripts(loader, environment, bool(throughput or timeline)))
-    text = environment.get_template("report.html.j2").render(
+    scripts = list(_scripts(bool(throughput or timeline)))
+    return render_page(
+        "report.html.j2",
         said=said,
         tiles=tiles,
         speed=speed,
@@ -47,11 +38,9 @@ def render(report: Report) -> str:
         timeline=timeline,
         timeline_is_missed=report.window_s is not None and timeline is None,
         measured=tuple(measured(report)),
-        style=Markup(_source(loader, environment, "page.css")),
         scripts=[Markup(script) for script in scripts],
         policy=_policy(scripts),
     )
-    return text.encode("utf-8", "replace").decode()
 
 
 def _throughput(report: Report) -> dict[str, Any] | None:
@@ -92,17 +81,13 @@ def _timeline(report: Report) -> dict[str, Any] | None:
     }
 
 
-def _scripts(loader: PackageLoader, environment: Environment, with_charts: bool) -> Iterable[str]:
+def _scripts(with_charts: bool) -> Iterable[str]:
     if with_charts:
         from lightning_perfwatch.reporters.charts import library
 
         yield library()
-        yield _source(loader, environment, "charts.js")
-    yield _source(loader, environment, "page.js")
-
-
-def _source(loader: PackageLoader, environment: Environment, name: str) -> str:
-    return loader.get_source(environment, name)[0]
+        yield source("charts.js")
+    yield source("page.js")
 
 
 def _policy(scripts: Iterable[str]) -> str:

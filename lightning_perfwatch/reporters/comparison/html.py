@@ -5,24 +5,11 @@ Owns the template's variables. What is said comes from the outline.
 
 from __future__ import annotations
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 from lightning_perfwatch.comparison import Comparison
 from lightning_perfwatch.reporters.comparison.outline import outline
+from lightning_perfwatch.reporters.page_template import render_page
 
 
 def render(comparison: Comparison) -> str:
     """``comparison`` as an HTML page."""
-    loader = PackageLoader("lightning_perfwatch.reporters")
-    environment = Environment(
-        loader=loader,
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    style = Markup(loader.get_source(environment, "page.css")[0])
-    page = environment.get_template("comparison.html.j2").render(said=outline(comparison), style=style)
-    return page.encode("utf-8", "replace").decode()
+    return render_page("comparison.html.j2", said=outline(comparison))
