@@ -13,10 +13,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from lightning_perfwatch.commands import check, compare, doctor, trigger
+from lightning_perfwatch.commands.options import add_output, write_output
 
 if TYPE_CHECKING:
     from lightning_perfwatch.report import Report
@@ -69,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     analyze = commands.add_parser("analyze", help="analyse a run directory or traces", allow_abbrev=False)
     paths_help = "run directory, or traces and folders of traces, one a rank"
     analyze.add_argument("paths", type=Path, nargs="+", metavar="PATH", help=paths_help)
-    _add_output(analyze)
+    add_output(analyze)
     analyze.add_argument("--ignore", action="append", default=[], metavar="ID", help="don't ask this rule (repeatable)")
     analyze.add_argument(
         "--rule",
@@ -83,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 
     report = commands.add_parser("report", help="show a saved report again", allow_abbrev=False)
     report.add_argument("path", type=Path, metavar="RUN_DIR", help="run directory")
-    _add_output(report)
+    add_output(report)
     report.set_defaults(command=_report)
 
     compare.add_to(commands)
@@ -95,14 +97,6 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("rule_id", metavar="ID")
     explain.set_defaults(command=_explain)
     return parser
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    from lightning_perfwatch.reporters import FORMATS
-
-    format_help = "default: by the ending of FILE (.html, .htm, .md, .markdown or .json), else text"
-    parser.add_argument("--format", choices=FORMATS, help=format_help)
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE, not to stdout")
 
 
 def _analyze(arguments: argparse.Namespace) -> int:
@@ -232,15 +226,9 @@ def _number(text: str) -> int | float | str:
 
 def _write(report: Report, arguments: argparse.Namespace) -> None:
     from lightning_perfwatch import reporters
-    from lightning_perfwatch.reporters import screen, terminal
+    from lightning_perfwatch.reporters import terminal
 
-    format_ = arguments.format or reporters.format_of(arguments.output)
-    if arguments.output is not None:
-        arguments.output.write_text(reporters.render(report, format_), encoding="utf-8")
-    elif format_ == "text":
-        terminal.show(report, sys.stdout)
-    else:
-        screen.write(reporters.render(report, format_), sys.stdout)
+    write_output(arguments, partial(reporters.render, report), partial(terminal.show, report))
 
 
 def _lower_priority() -> None:

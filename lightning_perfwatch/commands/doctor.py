@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lightning_perfwatch.commands.options import seconds
+
 if TYPE_CHECKING:
     from lightning_perfwatch.checkup.check import Check
     from lightning_perfwatch.reporters.styled import Line
@@ -40,19 +42,12 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         default=_TIMEOUT_S,
         metavar="SECONDS",
         help=f"the longest that torch may take to answer (default: {_TIMEOUT_S:g})",
     )
     parser.set_defaults(command=run)
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"seconds must be a positive number, got {text!r}")
-    return seconds
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lightning_perfwatch.commands.options import seconds
+
 if TYPE_CHECKING:
-    from lightning_perfwatch.report import Report
     from lightning_perfwatch.window_requests import Listening, WindowRequests
 
 EXIT_OK = 0
@@ -33,16 +34,9 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("path", type=Path, metavar="RUN_DIR", help="run directory of the training")
     parser.add_argument(
-        "--wait", type=_seconds, metavar="SECONDS", help="wait so long for the report with the window, and sum it up"
+        "--wait", type=seconds, metavar="SECONDS", help="wait so long for the report with the window, and sum it up"
     )
     parser.set_defaults(command=run)
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"seconds must be a positive number, got {text!r}")
-    return seconds
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -95,11 +89,7 @@ def _wait(requests: WindowRequests, path: Path, before: Listening, end_s: float)
         if first_step is None and now is not None and _is_newer(now, before) and now.num_steps:
             first_step = now.first_step
             _say(f"It records steps {first_step} to {int(first_step or 0) + now.num_steps - 1}.")
-        report = _report_with(path, before, first_step)
-        if report is not None:
-            from lightning_perfwatch.reporters.terminal import window_line
-
-            _say(window_line(report))
+        if _tell_report(path, before, first_step):
             return EXIT_OK
         if now is None or now.is_gone:  # who is gone writes no report any more
             return _after_the_end(path, before, first_step, end_s if now is None else 0.0)
@@ -114,29 +104,29 @@ def _is_newer(now: Listening, before: Listening) -> bool:
     return now.first_step is not None and (now.first_step != before.first_step or not before.is_closed)
 
 
-def _report_with(path: Path, before: Listening, first_step: int | None) -> Report | None:
-    """The report, once it holds the window that was asked for."""
+def _tell_report(path: Path, before: Listening, first_step: int | None) -> bool:
+    """Sum the report up, once it holds the window that was asked for; whether it does."""
     from lightning_perfwatch.run_directory import RunDirectory
 
     try:
         report = RunDirectory(path).read_report()
     except (OSError, ValueError):
-        return None
+        return False
     known = before.first_step if before.is_closed and before.first_step is not None else -1
     asked = [w for w in report.windows if w.opened_by.startswith("requested") and w.first_step > known]
     if first_step is not None:
         asked = [window for window in asked if window.first_step == first_step]
-    return report if asked else None
+    if asked:
+        from lightning_perfwatch.reporters.terminal import window_line
+
+        _say(window_line(report))
+    return bool(asked)
 
 
 def _after_the_end(path: Path, before: Listening, first_step: int | None, end_s: float) -> int:
     """The training has ended: its last report may hold the window."""
     while time.monotonic() < end_s:
-        report = _report_with(path, before, first_step)
-        if report is not None:
-            from lightning_perfwatch.reporters.terminal import window_line
-
-            _say(window_line(report))
+        if _tell_report(path, before, first_step):
             return EXIT_OK
         time.sleep(_POLL_S)
     _say("The training is over and its report does not hold the window.")
