@@ -161,6 +161,13 @@ class Pauses:
     checkpoint_every_n_steps: int | None = None
 
 
+BY_SCHEDULE = "schedule"
+"""The reason of a window that the schedule has."""
+
+REQUESTED = "requested"
+"""How the reason of a window begins that somebody asked for."""
+
+
 @dataclass(frozen=True)
 class Window:
     """One profiled window: ``trace`` is the file's name in the run directory, None when no file came of it.
@@ -178,7 +185,7 @@ class Window:
     export_s: float | None = None
     size_mb: float | None = None
     rank: int = 0
-    opened_by: str = "schedule"
+    opened_by: str = BY_SCHEDULE
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,7 @@ def _is_newer(now: Listening, before: Listening) -> bool:
 
 def _tell_report(path: Path, before: Listening, first_step: int | None) -> bool:
     """Sum the report up, once it holds the window that was asked for; whether it does."""
+    from lightning_perfwatch.measurements import REQUESTED
     from lightning_perfwatch.run_directory import RunDirectory
 
     try:
@@ -113,7 +114,7 @@ def _tell_report(path: Path, before: Listening, first_step: int | None) -> bool:
     except (OSError, ValueError):
         return False
     known = before.first_step if before.is_closed and before.first_step is not None else -1
-    asked = [w for w in report.windows if w.opened_by.startswith("requested") and w.first_step > known]
+    asked = [w for w in report.windows if w.opened_by.startswith(REQUESTED) and w.first_step > known]
     if first_step is not None:
         asked = [window for window in asked if window.first_step == first_step]
     if asked:

@@ -18,7 +18,8 @@ from lightning_perfwatch.live.drift import DriftWatch
 from lightning_perfwatch.live.plan import Plan
 from lightning_perfwatch.live.signal_watch import SignalWatch
 from lightning_perfwatch.live.triggers import Triggers
-from lightning_perfwatch.live.windows import REQUESTED, Windows
+from lightning_perfwatch.live.windows import Windows
+from lightning_perfwatch.measurements import REQUESTED
 from lightning_perfwatch.window_requests import Listening, WindowRequests
 
 LOOK_EVERY_NS = 1_000_000_000

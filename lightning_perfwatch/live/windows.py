@@ -19,15 +19,10 @@ from lightning_perfwatch.live.rivals import profiler_on_thread
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.syncs import SyncAudit
-from lightning_perfwatch.measurements import LoadProbe, Window
+from lightning_perfwatch.measurements import BY_SCHEDULE, REQUESTED, LoadProbe, Window
 from lightning_perfwatch.sync_sites import SyncSites
 
 log = logging.getLogger(__name__)
-
-REQUESTED = "requested"
-"""How the reason of a window begins that somebody asked for."""
-
-_BY_SCHEDULE = "schedule"
 
 
 class Windows:
@@ -71,7 +66,7 @@ class Windows:
         self._auditing = False
         self._closing: str | None = None
         self._planned = range(0)
-        self._opened_by = _BY_SCHEDULE
+        self._opened_by = BY_SCHEDULE
         self.off_reason: str | None = None
         self._idle_until = 0
         self.is_busy = False
@@ -199,7 +194,7 @@ class Windows:
         return self.plan.is_first(window)
 
     def _opener(self) -> str:
-        return self._opened_by if self._planned == self.plan.on_demand else _BY_SCHEDULE
+        return self._opened_by if self._planned == self.plan.on_demand else BY_SCHEDULE
 
     def validation_begins(self, num_batches: float) -> Window | None:
         """Validation inside a window is recorded outside of its steps; a window without room for it is closed.
@@ -226,10 +221,7 @@ class Windows:
         if not self._capture.is_recording:
             self._capture.discard()
             return None
-        window = self._capture.stop(self._planned, reason or "the run ended inside the window")
-        self._timer.window_ends()
-        window = replace(window, opened_by=self._opener())
-        self.done.append(window)
+        window = self._stop(self._capture, reason or "the run ended inside the window")
         if window.trace is None and window.reason is not None:
             self.notes.append(f"there is no trace: {window.reason}")
         return window
@@ -246,11 +238,15 @@ class Windows:
     def _close(self, reason: str | None) -> Window:
         assert self._capture is not None
         with self._timer.capture:
-            window = replace(self._capture.stop(self._planned, reason), opened_by=self._opener())
-        self._timer.window_ends()
-        self.done.append(window)
+            window = self._stop(self._capture, reason)
         if window.trace is None and window.reason is not None:
             self.switch_off(f"tracing is off: {window.reason}")
+        return window
+
+    def _stop(self, capture: Capture, reason: str | None) -> Window:
+        window = replace(capture.stop(self._planned, reason), opened_by=self._opener())
+        self._timer.window_ends()
+        self.done.append(window)
         return window
 
     def _note(self, text: str) -> None:

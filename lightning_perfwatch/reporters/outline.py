@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lightning_perfwatch.finding import Finding
-from lightning_perfwatch.measurements import RankSummary, RunInfo, Window
+from lightning_perfwatch.measurements import BY_SCHEDULE, RankSummary, RunInfo, Window
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.reporters.own_cost import own_cost
 from lightning_perfwatch.reporters.speed import nonpadding_name, outside, rate, trained_on
@@ -158,7 +158,7 @@ def _speed(report: Report) -> Iterable[Fact]:
         yield Fact("waits for the device", f"{amount(times)} by PerfWatch, {report.counted.sync_policy}")
     if report.window_s is not None:
         yield Fact("profiled window", duration(report.window_s) + _window_steps(report))
-    on_demand = [window for window in report.windows if window.opened_by != "schedule"]
+    on_demand = [window for window in report.windows if window.opened_by != BY_SCHEDULE]
     if on_demand:
         yield Fact("opened on demand", clean("; ".join(map(_opened, on_demand))))
 
