@@ -16,7 +16,7 @@ from lightning_perfwatch import report as report_json
 from lightning_perfwatch.comparison.speed import coarse
 from lightning_perfwatch.rates import judged
 from lightning_perfwatch.report import Report
-from lightning_perfwatch.run_directory import write_whole
+from lightning_perfwatch.stored import versioned, write_whole
 
 SCHEMA_VERSION = 1
 MOST_RUNS = 10
@@ -27,7 +27,6 @@ _MOST_OTHERS = 30
 
 @dataclass(frozen=True)
 class _Stored:
-    schema_version: int
     runs: list[dict[str, Any]]
 
 
@@ -40,11 +39,7 @@ def read_baseline(path: Path) -> tuple[Report, ...]:
     """
     text = path.read_bytes()
     try:
-        document = msgspec.json.decode(text)
-        version = document.get("schema_version") if isinstance(document, dict) else None
-        if version != SCHEMA_VERSION:
-            raise ValueError(f"it has schema version {version!r} and {SCHEMA_VERSION} is needed")
-        stored = msgspec.convert(document, _Stored)
+        stored = msgspec.convert(versioned(text, SCHEMA_VERSION), _Stored)
         return tuple(report_json.from_json(msgspec.json.encode(run)) for run in stored.runs)
     except (msgspec.MsgspecError, ValueError) as error:
         raise ValueError(f"{path} is no baseline of perfwatch check: {str(error).rstrip('.')}.") from error

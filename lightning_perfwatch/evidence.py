@@ -32,6 +32,7 @@ from lightning_perfwatch.measurements import (
 )
 from lightning_perfwatch.resources import Resources
 from lightning_perfwatch.settings import Settings
+from lightning_perfwatch.stored import versioned
 from lightning_perfwatch.sync_sites import SyncSite, SyncSites
 from lightning_perfwatch.trace import Breakdown, OpCosts, Trace, breakdown, op_costs
 
@@ -163,11 +164,7 @@ def from_json(text: bytes) -> Evidence:
         ValueError: the text is no evidence of this schema version.
     """
     try:
-        document = msgspec.json.decode(text)
-        version = document.pop("schema_version", None) if isinstance(document, dict) else None
-        if version != SCHEMA_VERSION:
-            raise ValueError(f"it has schema version {version!r} and {SCHEMA_VERSION} is needed")
-        return msgspec.convert(document, Evidence, dec_hook=_array)
+        return msgspec.convert(versioned(text, SCHEMA_VERSION), Evidence, dec_hook=_array)
     except (msgspec.MsgspecError, ValueError) as error:
         raise ValueError(f"This is no evidence of a PerfWatch run: {error}.") from error
 

@@ -30,6 +30,7 @@ from lightning_perfwatch.measurements import (
 )
 from lightning_perfwatch.rates import Rates
 from lightning_perfwatch.settings import Settings
+from lightning_perfwatch.stored import versioned
 from lightning_perfwatch.sync_sites import SyncSite
 from lightning_perfwatch.trace import (
     DeviceBreakdown,
@@ -204,11 +205,7 @@ def from_json(text: bytes | str) -> Report:
         ValueError: the text is no PerfWatch report, or one of another schema version.
     """
     try:
-        document = msgspec.json.decode(text)
-        version = document.pop("schema_version", None) if isinstance(document, dict) else None
-        if version != SCHEMA_VERSION:
-            raise ValueError(f"it has schema version {version!r} and {SCHEMA_VERSION} is needed")
-        return msgspec.convert(document, Report)
+        return msgspec.convert(versioned(text, SCHEMA_VERSION), Report)
     except (msgspec.MsgspecError, ValueError) as error:
         raise ValueError(f"This is no PerfWatch report: {error}.") from error
 

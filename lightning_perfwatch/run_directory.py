@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import os
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -23,6 +22,7 @@ from lightning_perfwatch.excerpts import excerpts
 from lightning_perfwatch.measurements import Overhead, Window
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.rules import Rule
+from lightning_perfwatch.stored import write_whole
 from lightning_perfwatch.trace import Trace, TraceError, read_trace
 
 TRACE_SUFFIX = ".pt.trace.json"
@@ -207,14 +207,3 @@ def _with_visible_loader(chunks: Iterator[bytes]) -> Iterator[bytes]:
         rest = text[-_LONGEST_MATCH_BYTES:]
         yield text[: len(text) - len(rest)]
     yield rest
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write so that a reader sees the old file or the new one, never half of it."""
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        unfinished.write_bytes(content)
-        unfinished.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)

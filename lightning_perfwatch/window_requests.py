@@ -13,6 +13,8 @@ import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from lightning_perfwatch.stored import write_whole
+
 REQUEST_NAME = "window.request"
 LISTENING_NAME = "listening.json"
 
@@ -53,7 +55,6 @@ class WindowRequests:
     """The requests that lie in the run directory ``directory``."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
         self._request = directory / REQUEST_NAME
         self._listening = directory / LISTENING_NAME
         self._seen: tuple[int, int] | None = None
@@ -104,10 +105,8 @@ class WindowRequests:
 
     def say(self, listening: Listening) -> None:
         """Tell whoever asks; a directory that can't be written costs the answer alone."""
-        unfinished = self._directory / f"{LISTENING_NAME}.{os.getpid()}.part"
         with contextlib.suppress(OSError):
-            unfinished.write_text(json.dumps(asdict(listening)), encoding="utf-8")
-            unfinished.replace(self._listening)
+            write_whole(self._listening, json.dumps(asdict(listening)).encode())
 
     def end(self) -> None:
         """No request is taken any more."""
