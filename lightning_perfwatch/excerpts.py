@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from lightning_perfwatch.finding import Finding
+from lightning_perfwatch.finding import Finding, Where
 from lightning_perfwatch.measurements import Excerpt
 
 LINES_AROUND = 3
@@ -28,13 +28,15 @@ def excerpts(findings: Iterable[Finding], measured_at_s: float | None = None) ->
     may be another project's), and where the file has changed since ``measured_at_s``, seconds of Unix time: its lines
     are then no longer those that ran.
     """
-    places = {(finding.where.file, finding.where.line) for finding in findings}
-    known = sorted((file, line) for file, line in places if file is not None and line is not None)
-    read = {f"{file}:{line}": _excerpt(file, line, measured_at_s) for file, line in known}
-    return {place: excerpt for place, excerpt in read.items() if excerpt is not None}
+    places = {finding.where.code: finding.where for finding in findings}
+    read = {code: _excerpt(where, measured_at_s) for code, where in places.items()}
+    return {code: excerpt for code, excerpt in read.items() if code is not None and excerpt is not None}
 
 
-def _excerpt(file: str, line: int, measured_at_s: float | None) -> Excerpt | None:
+def _excerpt(where: Where, measured_at_s: float | None) -> Excerpt | None:
+    file, line = where.file, where.line
+    if file is None or line is None:
+        return None
     text = _text(file, measured_at_s)
     if text is None:
         return None

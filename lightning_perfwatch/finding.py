@@ -44,9 +44,13 @@ class Where:
     steps: tuple[int, ...] | None = None
     rank: int | None = None
 
+    @property
+    def code(self) -> str | None:
+        """``file:line``, by which a report finds the lines around it; None if either is not known."""
+        return f"{self.file}:{self.line}" if self.file and self.line else None
+
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.file and self.line else self.file
-        return " · ".join(part for part in (place, self.module, self.op) if part)
+        return " · ".join(part for part in (self.code or self.file, self.module, self.op) if part)
 
 
 @dataclass(frozen=True)

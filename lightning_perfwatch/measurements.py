@@ -6,6 +6,7 @@ Owns their shapes and units. Knows nothing of how they are taken or judged. Not 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -274,3 +275,8 @@ class RankSummary:
     num_steps: int | None = None
     own_s: dict[str, float] | None = None
     waiting_s: float | None = None
+
+    @property
+    def process(self) -> str | None:
+        """What tells this process from the others: its trace's file name, or its host of a run that was watched."""
+        return self.host if self.trace is None else Path(self.trace).name

@@ -111,7 +111,7 @@ class RankTraces:
         for summary, trace in ordered[1:]:
             others.setdefault(summary.rank, []).extend(trace.report.findings)
         findings = of_other_ranks(told, others, self._rules)
-        places = {f"{found.where.file}:{found.where.line}" for found in findings}
+        places = {found.where.code for found in findings}
         code = {place: lines for _, trace in ordered for place, lines in trace.report.excerpts.items()}
         remarks = [f"{trace.path.name}: {note}" for _, trace in ordered[1:] for note in trace.report.notes]
         return replace(

@@ -70,6 +70,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table, or nothing if it has no rows; ``head`` is not escaped."""
     if not rows:
         return ""
-    columns = ["---" if index == 0 or len(head) == 2 else "---:" for index in range(len(head))]
+    return table(head, ["---" if index == 0 or len(head) == 2 else "---:" for index in range(len(head))], rows)
+
+
+def table(head: Sequence[str], columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with ``columns`` such as ``---:`` (to the right); ``head`` is not escaped."""
     cells = [[escape(cell) for cell in row] for row in rows]
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, columns, *cells))

@@ -216,8 +216,7 @@ def _skipped(skipped: dict[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def _rank(rank: RankSummary) -> Fact:
-    whose = rank.host if rank.trace is None else Path(rank.trace).name
-    said = [whose] if whose else []
+    said = [rank.process] if rank.process else []
     if rank.trace is None or rank.tokens_per_s is not None:
         said.append(f"tokens/s {NOT_MEASURED if rank.tokens_per_s is None else amount(rank.tokens_per_s)}")
     if rank.samples_per_s is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lightning_perfwatch.finding import Finding
@@ -175,13 +174,13 @@ def _number(value: float | None, words: Callable[[float], str]) -> Cell:
 
 
 def _process(rank: RankSummary) -> Cell:
-    name = clean((rank.host if rank.trace is None else Path(rank.trace).name) or "")
+    name = clean(rank.process or "")
     return Cell(name, name or None)
 
 
 def _code(finding: Finding, report: Report) -> Iterable[CodeLine]:
     where = finding.where
-    excerpt = report.excerpts.get(f"{where.file}:{where.line}")
+    excerpt = None if where.code is None else report.excerpts.get(where.code)
     if excerpt is None:
         return
     for number, text in enumerate(_indented(excerpt), start=excerpt.first_line):

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from lightning_perfwatch.comparison import Comparison
 from lightning_perfwatch.reporters.comparison.outline import Card, Outline, Table, outline
-from lightning_perfwatch.reporters.markdown import escape
+from lightning_perfwatch.reporters.markdown import escape, table
 
 
 def render(comparison: Comparison) -> str:
@@ -22,7 +22,7 @@ def _blocks(said: Outline) -> Iterable[str]:
     yield f"- before: {escape(said.before)}\n- after: {escape(said.after)}"
     if said.doubts:
         yield "\n".join(f"> {escape(doubt)}  " for doubt in said.doubts)
-    yield from (_table(table) for table in said.tables)
+    yield from (_table(one) for one in said.tables)
     yield "### Findings"
     if said.no_findings is not None:
         yield escape(said.no_findings)
@@ -33,12 +33,10 @@ def _blocks(said: Outline) -> Iterable[str]:
     yield from (f"{escape(note)}" for note in said.notes)
 
 
-def _table(table: Table, with_change: bool = True) -> str:
-    head = [table.title, "before", "after", *(["change"] if with_change else [])]
-    rows = [[row.name, row.before, row.after, *([row.change] if with_change else [])] for row in table.rows]
-    lines = [head, ["---", "---:", "---:", *(["---"] if with_change else [])]]
-    lines += [[escape(cell) for cell in row] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def _table(one: Table, with_change: bool = True) -> str:
+    head = [one.title, "before", "after", *(["change"] if with_change else [])]
+    rows = [[row.name, row.before, row.after, *([row.change] if with_change else [])] for row in one.rows]
+    return table(head, ["---", "---:", "---:", *(["---"] if with_change else [])], rows)
 
 
 def _card(card: Card) -> str:
