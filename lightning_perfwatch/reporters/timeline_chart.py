@@ -42,9 +42,8 @@ class LaneSummary:
 
 
 def lane_name(lane: Lane) -> str:
-    """A lane as a reader calls it, with its device where there is one."""
-    device = f" of device {lane.device}" if lane.device is not None else ""
-    return f"{clean(lane.name) or lane.kind}{device}"
+    """A lane as a reader calls it; that of a stream names its device."""
+    return clean(lane.name) or lane.kind
 
 
 def shown_names(timeline: Timeline) -> list[str]:

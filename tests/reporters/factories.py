@@ -135,7 +135,7 @@ def timeline(**changes: Any) -> Timeline:
             lane((0, 0, 12_300, 0), (1, 12_300, 9_100, 0), (2, 21_400, 14_200, 0), name="phases", kind="phases"),
             lane((3, 100, 12_000, 0), name="loader", kind="loader"),
             lane((4, 13_000, 5_000, 0), (5, 13_500, 4_000, 1), (4, 19_000, 900, 0)),
-            lane((6, 14_000, 4_500, 0), (6, 20_000, 800, 0), name="stream 7", kind="stream", device=0),
+            lane((6, 14_000, 4_500, 0), (6, 20_000, 800, 0), name="device 0, stream 7", kind="stream", device=0),
         ),
     )
     return replace(known, **changes)

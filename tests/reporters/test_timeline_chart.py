@@ -10,7 +10,7 @@ def test_a_lane_in_words_counts_nested_events_once() -> None:
 
     assert summaries(step, shown_names(step))[2:] == [
         LaneSummary("thread 1", 3, 5_900.0, 5_900 / 40_000, "aten::linear", 5_000.0),
-        LaneSummary("stream 7 of device 0", 2, 5_300.0, 5_300 / 40_000, "sgemm_128x64", 4_500.0),
+        LaneSummary("device 0, stream 7", 2, 5_300.0, 5_300 / 40_000, "sgemm_128x64", 4_500.0),
     ]
 
 
