@@ -39,6 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: done; 1: a check failed; 2: bad argument or unreadable input, with one sentence on stderr; 130: interrupted.
     """
     _replace_closed_streams()
+    if "numpy" not in sys.modules:
+        # Its linear algebra is not used, and starting a thread per core for it takes half of what numpy's import takes.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         arguments = _parser().parse_args(argv)
         status: int = arguments.command(arguments)

@@ -3,6 +3,9 @@
 Holds numbers and interned names only, never the events; knows no file and no analysis.
 """
 
+import itertools
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TypeVar
@@ -30,6 +33,8 @@ _FLOATS = ("blocks_per_sm",)
 # Texts of operators, kept as ids into `Collector.inputs`.
 INPUTS = ("dims", "types", "hierarchy")
 _NO_ARGS = Args()
+_OTHERS = ("B", "E", "i")  # the phases beside "X" that tell something; arrows ("s", "f") are most of the rest
+_TIMED = ("X", "B", "i")  # those of which names and times are kept
 # Before this the oldest files were written in 1970: timestamps of 1e17 can only be nanoseconds since then.
 _NANOSECONDS_FROM = 10**17
 
@@ -42,38 +47,19 @@ class Interned(dict[KeyT, int]):
         return number
 
 
-class Lanes(dict[object, "Threads"]):
-    """Numbers the lanes, by process and then by thread: `lanes[pid][tid]`; no tuple is made for an event.
+class Lanes:
+    """Numbers the lanes, by process and then by thread: `by_pid[pid][tid]`; no tuple is made for an event.
 
     The oldest files write one thread both as 25738 and as "25738".
     """
 
     def __init__(self) -> None:
         self.numbers: Interned[tuple[int | str | None, int | str | None]] = Interned()
+        self.by_pid: dict[object, dict[object, int]] = {}
 
-    def __missing__(self, pid: object) -> "Threads":
-        threads = self[pid] = Threads(pid, self.numbers)
-        return threads
-
-
-class Threads(dict[object, int]):
-    """The numbers of one process' lanes, by thread."""
-
-    def __init__(self, pid: object, numbers: Interned[tuple[int | str | None, int | str | None]]) -> None:
-        self._pid = _plain(pid)
-        self._numbers = numbers
-
-    def __missing__(self, tid: object) -> int:
-        number = self[tid] = self._numbers[self._pid, _plain(tid)]
-        return number
-
-
-class Kinds(dict[str | None, int]):
-    """The number of each category's kind, asked for once; a plain int, which numpy converts three times as fast."""
-
-    def __missing__(self, category: str | None) -> int:
-        number = self[category] = int(kind_of(category or "", None))
-        return number
+    def learn(self, pid: object, tid: object) -> None:
+        """Number a lane under this spelling."""
+        self.by_pid.setdefault(pid, {})[tid] = self.numbers[_plain(pid), _plain(tid)]
 
 
 @dataclass
@@ -105,7 +91,8 @@ class Collector:
 
     def __init__(self, origin: float | int | None = None, per_us: int = 1) -> None:
         self.groups = {kind: Group() for kind in Kind}
-        self.names: Interned[str] = Interned()
+        # Plain dictionaries where an event asks: one that numbers what it misses takes half as long again to ask.
+        self.names: dict[str, int] = {}
         self.inputs: Interned[bytes] = Interned()
         self.lanes = Lanes()
         self.num_events = 0
@@ -114,29 +101,30 @@ class Collector:
         self.origin = origin
         self.per_us = per_us
         self.pairing = Pairing()
-        self._kinds = Kinds()
+        self._kinds: dict[str | None, int] = {}
 
     def add(self, events: list[Event]) -> None:
         """Take the timed events of one list."""
         self.num_events += len(events)
-        timed = [event for event in events if event.ph == "X" and event.ts is not None and event.dur is not None]
-        if len(timed) < len(events):
-            others = [event for event in events if event.ph != "X"]
-            self.num_untimed += len(events) - len(others) - len(timed)
-            timed += self._add_others(others)
-        if not timed:
-            return
-        self.num_timed += len(timed)
-        kinds = self._kinds_of(timed)
-        columns = self._columns(timed)
-        for kind in map(Kind, np.unique(kinds).tolist()):
-            rows = np.flatnonzero(kinds == kind)
-            chosen = {key: column[rows] for key, column in columns.items()}
-            if kind in ARGUMENTS:
-                chosen |= _arguments([timed[row] for row in rows.tolist()], ARGUMENTS[kind])
-            elif kind is Kind.OPERATOR:
-                chosen |= self._inputs([timed[row] for row in rows.tolist()])
-            self.groups[kind].add(chosen)
+        try:
+            spans, others = self._by_kind(events)
+        except KeyError:
+            self._kinds |= {event.cat: kind_of(event.cat or "", None) for event in events}
+            spans, others = self._by_kind(events)
+        for span in self._add_others(others) if others else ():
+            spans[self._kinds.setdefault(span.cat, kind_of(span.cat or "", None))].append(span)
+        if None in self._kinds:
+            _tell_by_process(spans)
+        self._find_origin(events)
+        try:
+            columns = [self._columns(rows) for rows in spans]
+        except KeyError:
+            # The whole list at once, so that numbers go by the order of the file, however it was cut into lists.
+            self._learn(itertools.chain(events, *spans))
+            columns = [self._columns(rows) for rows in spans]
+        for kind, (rows, column) in enumerate(zip(spans, columns, strict=True)):
+            if rows:
+                self._add_spans(Kind(kind), rows, column)
 
     def absorb(self, other: "Collector") -> None:
         """Take the columns of `other`, which has collected the events behind these with the same origin."""
@@ -153,57 +141,95 @@ class Collector:
         self.num_timed += other.num_timed
         self.num_untimed += other.num_untimed
 
+    def _by_kind(self, events: list[Event]) -> tuple[list[list[Event]], list[Event]]:
+        """The spans by the number of their kind, and the others of use; KeyError for a category not met before."""
+        kinds = self._kinds
+        spans: list[list[Event]] = [[] for _ in Kind]
+        others = []
+        for event in events:
+            if event.ph == "X":
+                spans[kinds[event.cat]].append(event)
+            elif event.ph in _OTHERS:
+                others.append(event)
+        return spans, others
+
     def _add_others(self, events: list[Event]) -> list[Event]:
-        """Take the allocators' events; return the spans that end here and have a time."""
+        """Take the allocators' events; return the spans that end here."""
         memory = [e for e in events if e.ph == "i" and e.name == "[memory]" and e.ts is not None]
         if memory:
-            self.groups[Kind.MEMORY].add(self._columns(memory) | _arguments(memory, ARGUMENTS[Kind.MEMORY]))
-        phases = set(map(attrgetter("ph"), events))
-        spans = self.pairing.spans(events) if "B" in phases or "E" in phases else []
-        timed = [span for span in spans if span.ts is not None and span.dur is not None]
-        self.num_untimed += len(spans) - len(timed)
-        return timed
+            self._find_origin(memory)
+            self._learn(memory)
+            columns = self._columns(memory) | _arguments(memory, ARGUMENTS[Kind.MEMORY])
+            self.groups[Kind.MEMORY].add(columns | {"dur_us": np.zeros(len(memory))})
+        return self.pairing.spans(events)
 
-    def _kinds_of(self, timed: list[Event]) -> npt.NDArray[np.int8]:
-        kinds = self._kinds
-        found = np.array([kinds[event.cat] for event in timed], np.int8)
-        if None in kinds:  # the oldest exports tell the device by the process
-            for row, event in enumerate(timed):
-                if event.cat is None:
-                    found[row] = kind_of("", event.pid)
-        return found
-
-    def _columns(self, timed: list[Event]) -> dict[str, npt.NDArray[np.generic]]:
-        names, lanes = self.names, self.lanes
+    def _find_origin(self, events: list[Event]) -> None:
+        """Count times from the first event that has one; later events change nothing."""
         if self.origin is None:
-            self.origin = next((event.ts for event in timed if abs(event.ts or 0) < 2**63), 0) or 0
+            timed = (event.ts for event in events if event.ph in _TIMED and event.ts is not None)
+            self.origin = next((ts for ts in timed if abs(ts) < 2**63), None)
             if isinstance(self.origin, int) and self.origin >= _NANOSECONDS_FROM:
                 self.per_us = 1000
+
+    def _learn(self, events: Iterable[Event]) -> None:
+        """Number the names and the lanes of the timed events."""
+        for event in events:
+            if event.ph in _TIMED:
+                self.names.setdefault(event.name, len(self.names))
+                self.lanes.learn(event.pid, event.tid)
+
+    def _columns(self, events: list[Event]) -> dict[str, npt.NDArray[np.generic]]:
+        """What every kind has; KeyError for a name or a lane that has no number yet."""
+        if not events:
+            return {}
+        names, lanes = self.names, self.lanes.by_pid
         return {
-            "name": np.array([names[event.name] for event in timed], np.int32),
-            "tid": np.array([lanes[event.pid][event.tid] for event in timed], np.int32),
+            "name": np.array([names[event.name] for event in events], np.int32),
+            "tid": np.array([lanes[event.pid][event.tid] for event in events], np.int32),
             # Counted from the first event, so that float64 keeps fractions of a nanosecond.
-            "start_us": _since(self.origin, [event.ts or 0 for event in timed]) / self.per_us,
-            "dur_us": _since(0, [event.dur or 0 for event in timed]) / self.per_us,
+            "start_us": _since(self.origin or 0, [event.ts for event in events]) / self.per_us,
+            "dur_us": _since(0, [event.dur for event in events]) / self.per_us,
         }
 
+    def _add_spans(self, kind: Kind, events: list[Event], columns: dict[str, npt.NDArray[np.generic]]) -> None:
+        """Take events of one kind with their columns; those without a time are counted only."""
+        if any(np.isnan(columns[key]).any() for key in ("start_us", "dur_us")):
+            timed = [row for row, event in enumerate(events) if event.ts is not None and event.dur is not None]
+            self.num_untimed += len(events) - len(timed)
+            events = [events[row] for row in timed]
+            columns = {key: column[timed] for key, column in columns.items()}
+        self.num_timed += len(events)
+        if kind in ARGUMENTS:
+            columns |= _arguments(events, ARGUMENTS[kind])
+        elif kind is Kind.OPERATOR:
+            columns |= self._inputs(events)
+        self.groups[kind].add(columns)
+
     def _inputs(self, events: list[Event]) -> dict[str, npt.NDArray[np.generic]]:
+        args = [event.args or _NO_ARGS for event in events]
+        told = (a for a in args if a.dims is not NOTHING or a.types is not NOTHING or a.hierarchy is not NOTHING)
+        if next(told, None) is None:
+            return dict.fromkeys(INPUTS, np.full(len(args), ABSENT, np.int32))
         inputs = self.inputs
         columns: dict[str, npt.NDArray[np.generic]] = {}
-        args = [event.args or _NO_ARGS for event in events]
         for key in INPUTS:
-            texts = list(map(attrgetter(key), args))
-            if texts.count(NOTHING) == len(texts):
-                columns[key] = np.full(len(texts), ABSENT, np.int32)
-                continue
+            texts = map(attrgetter(key), args)
             ids = [ABSENT if text is NOTHING else inputs[bytes(text)] for text in texts]
             columns[key] = np.array(ids, np.int32)
         return columns
 
 
-def _translation(into: Interned[KeyT], numbered: Interned[KeyT]) -> npt.NDArray[np.int32]:
+def _tell_by_process(spans: list[list[Event]]) -> None:
+    """Move the kernels of the oldest exports, which have no category and tell the device by the process, in place."""
+    operators, kernels = spans[Kind.OPERATOR], spans[Kind.KERNEL]
+    kinds = [kind_of("", event.pid) if event.cat is None else Kind.OPERATOR for event in operators]
+    kernels += [event for event, kind in zip(operators, kinds, strict=True) if kind is Kind.KERNEL]
+    spans[Kind.OPERATOR] = [event for event, kind in zip(operators, kinds, strict=True) if kind is Kind.OPERATOR]
+
+
+def _translation(into: dict[KeyT, int], numbered: Iterable[KeyT]) -> npt.NDArray[np.int32]:
     """For each number of `numbered` that of `into`; the last stands for ABSENT, which is -1."""
-    return np.array([*(into[key] for key in numbered), ABSENT], np.int32)
+    return np.array([*(into.setdefault(key, len(into)) for key in numbered), ABSENT], np.int32)
 
 
 def _arguments(events: list[Event], keys: tuple[str, ...]) -> dict[str, npt.NDArray[np.generic]]:
@@ -226,18 +252,21 @@ def _arguments(events: list[Event], keys: tuple[str, ...]) -> dict[str, npt.NDAr
     return columns
 
 
-def _since(origin: int | float, times: list[int | float]) -> Floats:
-    """A column of differences. Integers subtract exactly, beyond the 2**53 of a float.
+def _since(origin: int | float, times: list[int | float | None]) -> Floats:
+    """A column of differences, NaN where there is no time. Integers subtract exactly, beyond the 2**53 of a float.
 
     Integers beyond any float become infinite, which no event's time can be.
     """
-    column = np.array(times)
-    if column.dtype == np.float64 and abs(origin) < 2**53:
-        return np.asarray(column - origin, np.float64)
-    try:
-        return np.array([time - origin for time in times], np.float64)
-    except OverflowError:
-        return np.array([time - origin if abs(time) < 2**63 else np.inf for time in times], np.float64)
+    if abs(origin) < 2**53:
+        with suppress(OverflowError):
+            return np.asarray(np.array(times, np.float64) - origin, np.float64)
+    return np.array([_difference(time, origin) for time in times], np.float64)
+
+
+def _difference(time: int | float | None, origin: int | float) -> float:
+    if time is None:
+        return np.nan
+    return float(time - origin) if abs(time) < 2**63 else np.inf
 
 
 def _bounded(value: object) -> int:

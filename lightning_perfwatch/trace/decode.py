@@ -26,6 +26,7 @@ _LIST_END = re.compile(rb"\s*\]")
 _GAP = b", \t\r\n"  # what stands between two events
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*')
 _MAX_JOINED_PIECES = 64
+_LAST_BYTES = 1 << 12  # in which a block's last boundary is looked for first
 
 
 class EventStream:
@@ -177,7 +178,7 @@ class EventStream:
         """Where the last whole event of the buffer ends and the next one begins; reads on if need be."""
         if len(self._buffer) < 1 << 20 and not self._ended:
             self._read()
-        size = 1 << 14
+        size = _LAST_BYTES
         while True:
             begin = max(0, len(self._buffer) - size)
             if found := deque(_BETWEEN.finditer(self._buffer, begin), maxlen=1):

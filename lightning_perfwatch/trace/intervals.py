@@ -37,10 +37,13 @@ def union(intervals: Floats) -> Floats:
 def intersect(a: Floats, b: Floats) -> Floats:
     """The time covered by both."""
     first, second = union(a), union(b)
-    starts = np.concatenate((first[:, 0], second[:, 0]))
-    ends = np.concatenate((first[:, 1], second[:, 1]))
     if len(first) == 0 or len(second) == 0:
         return np.empty((0, 2))
+    if len(first) == 1 or len(second) == 1:
+        one, others = (first, second) if len(first) == 1 else (second, first)
+        return clip(others, *one[0])
+    starts = np.concatenate((first[:, 0], second[:, 0]))
+    ends = np.concatenate((first[:, 1], second[:, 1]))
     times = np.concatenate((ends, starts))
     change = np.concatenate((np.full(len(ends), -1), np.full(len(starts), 1)))
     # The sort is stable and ends were put first, so intervals that only touch never overlap.

@@ -16,12 +16,10 @@ def parents(tid: Ids, start_us: Floats, end_us: Floats) -> Ints:
     parent = np.arange(-1, number - 1)
     # Every pointer to an event that has ended jumps to where that event's pointer leads, all at once, so a
     # long row of siblings takes logarithmically many rounds.
-    pending = np.arange(number)
+    pending = np.flatnonzero((end_us[:-1] <= start_us[1:]) | (tid[:-1] != tid[1:])) + 1
     while len(pending):
-        at = parent[pending]
-        closed = (at >= 0) & ((end_us[at] <= start_us[pending]) | (tid[at] != tid[pending]))
-        pending = pending[closed]
-        parent[pending] = parent[parent[pending]]
+        parent[pending] = at = parent[parent[pending]]
+        pending = pending[(at >= 0) & ((end_us[at] <= start_us[pending]) | (tid[at] != tid[pending]))]
     return parent
 
 

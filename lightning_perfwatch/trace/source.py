@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 BLOCK_BYTES = (
-    1 << 18
+    1 << 19
 )  # so little that the memory of one block serves the next: 2 MiB cost a quarter more, in page faults
 _GZIP = b"\x1f\x8b"
 _READ_BYTES = 1 << 16  # what damage in the compressed data can cost at most
