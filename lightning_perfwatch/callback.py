@@ -176,11 +176,14 @@ class PerfWatch(Callback):
         if self._live is not None:
             self._live.step_started()
 
-    @_guarded
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """A training step is over."""
-        if self._live is not None:
-            self._live.step_ended(batch)
+        """A training step is over; guarded as the other hooks are, at less cost."""
+        live = self._live
+        try:
+            if live is not None and live.is_for(trainer):
+                live.step_ended(batch)
+        except Exception as error:  # noqa: BLE001 - see _guarded
+            self._switch_off(error)
 
     @_guarded
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:

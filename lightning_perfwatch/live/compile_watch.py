@@ -23,6 +23,11 @@ class CompileWatch:
         self._seen = _num_compiled()
         self._steps: list[tuple[int, float]] = []  # steps in which something was compiled, and when they ended
 
+    @property
+    def has_compiled(self) -> bool:
+        """Whether anything was compiled since the last step's end."""
+        return _num_compiled() != self._seen
+
     def step_ended(self, step: int) -> bool:
         """Whether anything was compiled in this step."""
         number = _num_compiled()

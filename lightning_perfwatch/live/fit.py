@@ -21,6 +21,7 @@ from lightning_perfwatch.live.compile_watch import CompileWatch
 from lightning_perfwatch.live.flop_meter import FlopMeter, UserFlops
 from lightning_perfwatch.live.gc_watch import GcWatch
 from lightning_perfwatch.live.hook_places import located
+from lightning_perfwatch.live.intake import StepIntake
 from lightning_perfwatch.live.listener import Listener
 from lightning_perfwatch.live.loading import describe_loader, find_loader
 from lightning_perfwatch.live.meter import Meter
@@ -38,7 +39,7 @@ from lightning_perfwatch.live.settings import describe_settings
 from lightning_perfwatch.live.silent_hooks import silent_actions
 from lightning_perfwatch.live.step_count import StepCount
 from lightning_perfwatch.live.step_judge import StepJudge
-from lightning_perfwatch.live.steps import Kind, StepLog, are_pure, epoch_starts
+from lightning_perfwatch.live.steps import StepLog, epoch_starts
 from lightning_perfwatch.live.totals import RunTotals
 from lightning_perfwatch.live.trace_options import TraceOptions
 from lightning_perfwatch.live.tracing import capture_for
@@ -110,8 +111,6 @@ class FitWatch:
         self._after_s = 0.0
         self._step = 0
         self.last_step = 0
-        self._ended: list[Kind] = []  # steps that are still to be taken up
-        self._judge = StepJudge(schedule)
         self.is_disturbed = False
         rival = partial(another_profiler, trainer, own)
         count = StepCount([self._device.type], rival) if trainer.global_rank == 0 else None
@@ -138,7 +137,8 @@ class FitWatch:
         )
         if reason is not None:
             self._windows.switch_off(f"tracing is off: {reason}")
-        followers = (self._judge.replan, self._meter.replan)
+        judge = StepJudge(schedule)
+        followers = (judge.replan, self._meter.replan)
         self._on_demand = OnDemand(
             triggers, directory, self._windows, followers, int(trainer.world_size), answers=answers
         )
@@ -146,6 +146,9 @@ class FitWatch:
         self._compilations = CompileWatch()
         self._gc = GcWatch()
         self._gc.start()
+        self._intake = StepIntake(
+            self._timer, marks, self._budget, self._steps, self._meter, judge, self._gc, self._compilations
+        )
         self._listener = Listener(trainer.profiler, self._timer)
         trainer.profiler = self._listener
 
@@ -168,49 +171,35 @@ class FitWatch:
         timer.end_step()
         if self._marks is not None:
             timer.end_step_on_device(step, self._budget.stride)
-        kind = self._judge.judge(
-            step, timer.num_epochs, is_disturbed=self.is_disturbed, is_recorded=self._windows.is_busy
-        )
-        if self._compilations.step_ended(step) and step > 0:
-            kind = Kind.DISTURBED
-        self._gc.step_ended(counts=kind <= Kind.EARLY)
+        self._step = step + 1
+        is_due = timer.watch.last_ns >= self._on_demand.due_ns
+        if not is_due and self._intake.takes_quietly(step, batch, is_disturbed=self.is_disturbed):
+            return None, None
+        kind = self._intake.judge(step, is_disturbed=self.is_disturbed, is_recorded=self._windows.is_busy)
         if step < _NUM_COUNTED:
             self._cost.note_actions(self._listener, step)
         window = self._windows.step_ended(step)  # before the user's function counts: it is no part of the step
         ends_interval = self._meter.step_ended(
             step, batch, is_disturbed=self.is_disturbed, row_stride=self._budget.stride
         )
-        self._ended.append(kind)
-        self._step = step + 1
+        self._intake.add(kind)
         if ends_interval:
             self._close_interval()
-        elif len(self._ended) >= _STEPS_AT_ONCE:
-            self._add_steps()
-        if timer.watch.last_ns >= self._on_demand.due_ns:
+        elif self._intake.is_full:
+            self._intake.take_up()
+        if is_due:
             self._on_demand.look(step, timer.watch.last_ns)
         row = self._meter.row(self._steps.newest_step_s)
         if row is not None and self._meter.num_rows <= 2:
             self._budget.start_over()  # the first row opens the loggers, which is no cost of every row
+        if step >= _NUM_COUNTED:
+            self._intake.expect(step, self._windows.idle_until)
         return window, row
-
-    def _add_steps(self) -> None:
-        """Take up the steps that have ended: many at once, since that costs a tenth of taking each by itself."""
-        ended, self._ended = self._ended, []
-        if not ended:
-            return
-        parts = self._timer.take(len(ended))
-        self._steps.add(parts, ended)
-        own_ns = parts.slots_ns[:, list(self._timer.own_slots)].sum()
-        self._budget.add_steps(float(parts.phases_ns.sum()) / 1e9, float(own_ns) / 1e9)
-        self._meter.add(parts.phases_ns, are_pure(parts))
-        if self._marks is not None:
-            for measured, seconds in self._marks.read():
-                self._steps.set_device(measured, seconds)
 
     def _close_interval(self) -> None:
         """End the interval with the steps that have ended."""
         wait_s = self._meter.wait()
-        self._add_steps()
+        self._intake.take_up()
         interval = self._meter.close(wait_s)
         self._resources.edge(interval)
         self._on_demand.interval_ended(self._step, interval)
@@ -260,7 +249,7 @@ class FitWatch:
 
     def evidence(self, parts: Sequence[RankPart] = ()) -> Evidence:
         """All that is known now; ``parts`` are those of all ranks, once they are gathered."""
-        self._add_steps()
+        self._intake.take_up()
         trainer, steps = self._trainer, self._steps.step_times()
         notes = self._notes + self._windows.notes + self._flops.notes() + self._budget.notes()
         others = [window for part in parts for window in part.windows if window.rank != trainer.global_rank]
@@ -295,5 +284,4 @@ class FitWatch:
             yield "trace", next(iter(self._notes + self._windows.notes), "this process records no trace")
 
 
-_STEPS_AT_ONCE = 64
 _NUM_COUNTED = 3

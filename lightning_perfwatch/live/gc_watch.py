@@ -71,6 +71,11 @@ class GcWatch:
             found.add(_Sum(0, 0, 0, 1, spent_ns, {self._caller: spent_ns}))
             self._caller = None
 
+    @property
+    def has_collected(self) -> bool:
+        """Whether there was a collection since the last step's end."""
+        return bool(self._of_step)
+
     def step_ended(self, *, counts: bool) -> None:
         """A step is over; its collections are added if it ``counts`` and forgotten if not."""
         self._num_steps += counts
@@ -79,6 +84,10 @@ class GcWatch:
             if counts:
                 for generation, found in ended.items():
                     self._totals[min(generation, _GENERATIONS - 1)].add(found)
+
+    def add_steps(self, num_steps: int) -> None:
+        """So many steps that count have ended, without a collection."""
+        self._num_steps += num_steps
 
     def pauses(self, mean_step_s: float) -> tuple[GcPauses, ...] | None:
         """One entry per generation, with or without collections, of steps that took ``mean_step_s`` on average.

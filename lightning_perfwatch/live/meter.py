@@ -6,6 +6,7 @@ Owns the edges of intervals: the only places where the device is waited for. Kno
 from __future__ import annotations
 
 import logging
+import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -94,7 +95,7 @@ class Meter:
         self._next_is_clean = False  # the first step
         self._unchanged_until = 0
         self._loop = trainer.fit_loop.epoch_loop
-        self._ended_ns = perf_counter_ns()
+        self._ended_ns = perf_counter_ns()  # when the last step ended
         self._hides_end = False
         self.num_rows = 0  # that were due
         self._first_global_step = trainer.global_step
@@ -126,6 +127,28 @@ class Meter:
             self._unchanged_until = self._plan.next_change(step + 1)
         next_is_clean = not is_disturbed and self._next_is_clean
         return self._is_due or next_is_clean is not self._is_open_clean or self._ends_epoch()
+
+    def quiet_until(self, step: int) -> int:
+        """After the step number ``step``: up to which one no interval ends by itself, and no row is due."""
+        every = self._trainer.log_every_n_steps
+        num_logged = (self._loop._batches_that_stepped + 1) % every if every > 0 else None
+        if num_logged == 0 or not (self._next_is_clean and self._is_open_clean):
+            return step
+        return min(self._unchanged_until - 1, sys.maxsize if num_logged is None else step + every - num_logged)
+
+    def adds_alike(self, batch: Any, now_ns: int) -> bool:
+        """Take a step, over at ``now_ns``, that lies before :meth:`quiet_until` and whose ``batch`` counts as the last.
+
+        False if it counts otherwise: then nothing has changed.
+        """
+        run = self._runs[-1] if self._runs else None
+        if run is None or not run.clean or not self._flops.is_settled or self._ends_epoch():
+            return False
+        if self._counter.count(batch) is not run.amounts:
+            return False
+        self._ended_ns = now_ns
+        run.num_steps += 1
+        return True
 
     def add(self, phases_ns: Nanoseconds, are_pure: npt.NDArray[np.bool_]) -> None:
         """The times of the first steps that have ended and have none yet, by phase, shape (steps, phases).

@@ -15,24 +15,24 @@ class StepJudge:
 
     def __init__(self, schedule: Schedule) -> None:
         self._plan = Plan(schedule)
-        self._usual = Kind.EPOCH_START
-        self._usual_until = 0
-        self._num_epochs = 0
+        self.usual = Kind.EPOCH_START  # of the steps before usual_until
+        self.usual_until = 0
+        self.num_epochs = 0  # that had begun with the last step
 
     def replan(self, plan: Plan) -> None:
         """From the next step on, ``plan`` says what is done with a step."""
         self._plan = plan
-        self._usual_until = 0
+        self.usual_until = 0
 
     def judge(self, step: int, num_epochs: int, *, is_disturbed: bool, is_recorded: bool) -> Kind:
         """The kind of the step that has just ended.
 
         ``num_epochs`` are those that have begun; ``is_recorded`` says whether a window is open.
         """
-        if step >= self._usual_until:
-            self._usual, self._usual_until = self._usually(step), self._plan.next_change(step)
-        kind = self._usual
-        begins_epoch, self._num_epochs = num_epochs != self._num_epochs, num_epochs
+        if step >= self.usual_until:
+            self.usual, self.usual_until = self._usually(step), self._plan.next_change(step)
+        kind = self.usual
+        begins_epoch, self.num_epochs = num_epochs != self.num_epochs, num_epochs
         if step == 0:
             return Kind.EPOCH_START
         if is_disturbed or (kind is Kind.RECORDED and not is_recorded):  # a window may close early or be left out

@@ -68,7 +68,7 @@ class Windows:
         self._planned = range(0)
         self._opened_by = BY_SCHEDULE
         self.off_reason: str | None = None
-        self._idle_until = 0
+        self.idle_until = 0  # the step with whose begin there is something to do
         self.is_busy = False
         self.done: list[Window] = []
         self.notes: list[str] = []
@@ -119,7 +119,7 @@ class Windows:
 
     def step_ended(self, step: int) -> Window | None:
         """The step number ``step`` is complete; the window that closes with it, if one does."""
-        if step + 1 < self._idle_until:
+        if step + 1 < self.idle_until:
             return None
         if self._counting and self._count is not None:
             with self._timer.capture:
@@ -148,7 +148,7 @@ class Windows:
         is_recording = self._capture is not None and self._capture.is_recording
         self.is_busy = self._auditing or self._audit.is_open or is_recording
         self._timer.fetch_observer = self if self.is_busy else None
-        self._idle_until = 0 if self.is_busy or action is not Action.IDLE else self.plan.next_change(step)
+        self.idle_until = 0 if self.is_busy or action is not Action.IDLE else self.plan.next_change(step)
 
     def _prepare(self, capture: Capture, step: int, window: range) -> None:
         begins = step == window.start - self._trial_steps
@@ -175,7 +175,7 @@ class Windows:
         """Record one more window, from step number ``step`` on or as soon as the schedule leaves room; the new plan."""
         self.plan = self.plan.with_window(step)
         self._opened_by = opened_by
-        self._idle_until = 0
+        self.idle_until = 0
         return self.plan
 
     def has_demand(self, step: int) -> bool:

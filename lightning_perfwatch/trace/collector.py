@@ -116,15 +116,16 @@ class Collector:
         if None in self._kinds:
             _tell_by_process(spans)
         self._find_origin(events)
-        try:
-            columns = [self._columns(rows) for rows in spans]
-        except KeyError:
-            # The whole list at once, so that numbers go by the order of the file, however it was cut into lists.
-            self._learn(itertools.chain(events, *spans))
-            columns = [self._columns(rows) for rows in spans]
-        for kind, (rows, column) in enumerate(zip(spans, columns, strict=True)):
-            if rows:
-                self._add_spans(Kind(kind), rows, column)
+        for kind, rows in enumerate(spans):
+            if not rows:
+                continue
+            try:
+                columns = self._columns(rows)
+            except KeyError:
+                # The whole list at once, so that numbers go by the order of the file, however it was cut into lists.
+                self._learn(itertools.chain(events, *spans))
+                columns = self._columns(rows)
+            self._add_spans(Kind(kind), rows, columns)
 
     def absorb(self, other: "Collector") -> None:
         """Take the columns of `other`, which has collected the events behind these with the same origin."""
@@ -172,16 +173,15 @@ class Collector:
                 self.per_us = 1000
 
     def _learn(self, events: Iterable[Event]) -> None:
-        """Number the names and the lanes of the timed events."""
+        """Number the names and the lanes of the timed events that have no number yet."""
+        names, lanes = self.names, self.lanes.by_pid
         for event in events:
-            if event.ph in _TIMED:
-                self.names.setdefault(event.name, len(self.names))
+            if (event.name not in names or event.tid not in lanes.get(event.pid, ())) and event.ph in _TIMED:
+                names.setdefault(event.name, len(names))
                 self.lanes.learn(event.pid, event.tid)
 
     def _columns(self, events: list[Event]) -> dict[str, npt.NDArray[np.generic]]:
         """What every kind has; KeyError for a name or a lane that has no number yet."""
-        if not events:
-            return {}
         names, lanes = self.names, self.lanes.by_pid
         return {
             "name": np.array([names[event.name] for event in events], np.int32),
