@@ -107,6 +107,13 @@ class BatchCounter:
         marks = [PaddingMark(by, tensors[place]) for by, place in known.marks]
         return known.amounts._replace(nonpadding=self._nonpadding(marks))
 
+    def known(self, batch: Any) -> Amounts | None:
+        """What :meth:`count` gives for ``batch``, where its structure tells that and was met before; else None."""
+        if self._tokens is not None:
+            return None
+        known = self._known.get(structure(batch, []))
+        return None if known is None or known.marks else known.amounts
+
     def _count(self, batch: Any) -> tuple[Amounts, list[PaddingMark]]:
         """The amounts of ``batch``, and what marks its padding if they hold that."""
         try:

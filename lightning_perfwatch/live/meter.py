@@ -144,7 +144,7 @@ class Meter:
         run = self._runs[-1] if self._runs else None
         if run is None or not run.clean or not self._flops.is_settled or self._ends_epoch():
             return False
-        if self._counter.count(batch) is not run.amounts:
+        if self._counter.known(batch) is not run.amounts:
             return False
         self._ended_ns = now_ns
         run.num_steps += 1

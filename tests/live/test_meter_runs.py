@@ -37,8 +37,13 @@ def padded(step: int) -> dict[str, torch.Tensor]:
     return {"input_ids": ids(2, 8), "attention_mask": (torch.arange(16) <= step % 16).view(2, 8)}
 
 
-def measured(batches: Sequence[Any], num_at_once: int, *, is_asynchronous: bool = False, **settings: Any) -> Any:
-    """All that a meter tells of ``batches``, with the times added for ``num_at_once`` steps at a time."""
+def measured(
+    batches: Sequence[Any], num_at_once: int, *, is_asynchronous: bool = False, quietly: bool = False, **settings: Any
+) -> Any:
+    """All that a meter tells of ``batches``, with the times added for ``num_at_once`` steps at a time.
+
+    ``quietly`` offers steps that can be like the one before as such.
+    """
     loop = SimpleNamespace(
         _batches_that_stepped=0, _should_accumulate=lambda: False, batch_progress=SimpleNamespace(is_last_batch=False)
     )
@@ -54,12 +59,16 @@ def measured(batches: Sequence[Any], num_at_once: int, *, is_asynchronous: bool 
     meter = Meter(trainer, device, timer, schedule, counter, RunTotals(), flops)
     device.is_asynchronous = is_asynchronous
     are_pure = np.arange(NUM_STEPS) % 10 != 9
-    edges, intervals, num_added = [], [], 0
+    edges, intervals, quiet, num_added, quiet_until = [], [], [], 0, 0
     for step, batch in enumerate(batches):
         loop._batches_that_stepped = step
         if step == COUNTED_STEP:
             count.result = StepFlops(6e9, "fp32")
-        ends_interval = meter.step_ended(step, batch, is_disturbed=20 <= step < 22)
+        is_disturbed = 20 <= step < 22
+        if step < quiet_until and not is_disturbed and meter.adds_alike(batch, 0):
+            quiet.append(step)
+            continue
+        ends_interval = meter.step_ended(step, batch, is_disturbed=is_disturbed)
         if ends_interval or step + 1 - num_added >= num_at_once:
             for first in range(num_added, step + 1, num_at_once):
                 rows = slice(first, min(first + num_at_once, step + 1))
@@ -68,7 +77,8 @@ def measured(batches: Sequence[Any], num_at_once: int, *, is_asynchronous: bool 
         if ends_interval:
             edges.append(step)
             intervals.append(meter.close(0.0))
-    return edges, intervals, meter.row(), meter.counted(), flops.flops()
+        quiet_until = meter.quiet_until(step) if quietly else 0
+    return edges, intervals, meter.row(), meter.counted(), flops.flops(), quiet
 
 
 BATCHES = {
@@ -97,6 +107,26 @@ def test_steps_added_at_once_are_those_added_one_by_one(
     assert counted.samples == sum(len(batch["input_ids"] if isinstance(batch, dict) else batch) for batch in batches)
 
 
+@pytest.mark.parametrize("batches", BATCHES.values(), ids=list(BATCHES))
+@pytest.mark.parametrize(
+    "settings", [{}, {"flops_per_batch": 5e9}, {"flops_per_batch": lambda batch: 1e9}, {"tokens": len}]
+)
+def test_steps_taken_quietly_count_as_those_that_are_not(batches: Sequence[Any], settings: dict[str, Any]) -> None:
+    quiet = measured(batches, 64, quietly=True, **settings)
+
+    assert plain(quiet) == plain(measured(batches, 1, **settings))
+    is_told_by_shape = not callable(settings.get("flops_per_batch")) and "tokens" not in settings
+    assert bool(quiet[5]) == (is_told_by_shape and not isinstance(batches[0], dict))
+
+
+def test_a_step_is_offered_as_quiet_only_where_no_interval_ends_and_no_row_is_due() -> None:
+    quiet = measured([ids(2, 8)] * NUM_STEPS, 64, quietly=True)[5]
+
+    # 0 to 2 are skipped, the FLOPs are counted with 12, 20 and 21 are disturbed and their interval ends with 22, a row
+    # is due with 29; the first step of an interval has none before it
+    assert quiet == [*range(4, 12), *range(13, 20), *range(24, 29)]
+
+
 def test_batches_cost_what_the_counted_one_did_from_the_step_on_that_was_counted() -> None:
     batches = [ids(2, 8) if step < 20 else ids(2, 4) for step in range(NUM_STEPS)]
     flops: Flops = measured(batches, 64)[4]
@@ -107,7 +137,7 @@ def test_batches_cost_what_the_counted_one_did_from_the_step_on_that_was_counted
 
 def plain(told: Any) -> Any:
     """The same with sums of seconds that may be rounded otherwise."""
-    edges, intervals, row, counted, flops = told
+    edges, intervals, row, counted, flops, _ = told
     rounded = [interval and replace(interval, duration_s=round(interval.duration_s, 9)) for interval in intervals]
     metrics = {name: pytest.approx(value) for name, value in row.metrics.items()}
     per_batch = None if flops.flops_per_batch is None else pytest.approx(flops.flops_per_batch)
