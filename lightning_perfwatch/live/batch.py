@@ -111,7 +111,8 @@ class BatchCounter:
         """What :meth:`count` gives for ``batch``, where its structure tells that and was met before; else None."""
         if self._tokens is not None:
             return None
-        known = self._known.get(structure(batch, []))
+        alike = structure(batch, [])
+        known = None if alike is None else self._known.get(alike)
         return None if known is None or known.marks else known.amounts
 
     def _count(self, batch: Any) -> tuple[Amounts, list[PaddingMark]]:

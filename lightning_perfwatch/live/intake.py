@@ -16,7 +16,8 @@ from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.step_judge import StepJudge
 from lightning_perfwatch.live.steps import Kind, StepLog, are_pure
 
-_STEPS_AT_ONCE = 64
+_STEPS_AT_ONCE = 256
+_STEPS_ON_DEVICE = 64  # its events are to be read before there are too many
 
 
 class StepIntake:
@@ -53,12 +54,13 @@ class StepIntake:
         self._gc = gc
         self._compilations = compilations
         self._ended: list[Kind] = []  # steps that are still to be taken up
+        self._most = _STEPS_AT_ONCE if marks is None else _STEPS_ON_DEVICE
         self._quiet_until = 0
 
     @property
     def is_full(self) -> bool:
         """Whether it is time for :meth:`take_up`."""
-        return len(self._ended) >= _STEPS_AT_ONCE
+        return len(self._ended) >= self._most
 
     def takes_quietly(self, step: int, batch: Any, *, is_disturbed: bool) -> bool:
         """Take the step number ``step``, that has just ended, if it is like the one before; a few µs, and most are."""
@@ -96,7 +98,7 @@ class StepIntake:
         if self._judge.usual > Kind.EARLY:
             self._quiet_until = 0
             return
-        room = step + _STEPS_AT_ONCE - len(self._ended)
+        room = step + self._most - len(self._ended)
         self._quiet_until = min(room, self._judge.usual_until, idle_until - 1, self._meter.quiet_until(step))
 
     def take_up(self) -> None:
