@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lightning_perfwatch.commands.options import seconds
 
 if TYPE_CHECKING:
+    from lightning_perfwatch.report import Report
     from lightning_perfwatch.window_requests import Listening, WindowRequests
 
 EXIT_OK = 0
@@ -82,6 +83,7 @@ def _listener(requests: WindowRequests, path: Path) -> Listening:
 def _wait(requests: WindowRequests, path: Path, before: Listening, end_s: float) -> int:
     """Follow the training until the report holds a newer window than ``before``."""
     first_step = None
+    reports = _Reports(path)
     while time.monotonic() < end_s:
         now = requests.listening()
         if now is not None and now.off is not None:
@@ -89,10 +91,10 @@ def _wait(requests: WindowRequests, path: Path, before: Listening, end_s: float)
         if first_step is None and now is not None and _is_newer(now, before) and now.num_steps:
             first_step = now.first_step
             _say(f"It records steps {first_step} to {int(first_step or 0) + now.num_steps - 1}.")
-        if _tell_report(path, before, first_step):
+        if _tell_report(reports, before, first_step):
             return EXIT_OK
         if now is None or now.is_gone:  # who is gone writes no report any more
-            return _after_the_end(path, before, first_step, end_s if now is None else 0.0)
+            return _after_the_end(reports, before, first_step, end_s if now is None else 0.0)
         time.sleep(_POLL_S)
     _say("The window is not in the report yet; the training goes on." if first_step is None else
          f"The window from step {first_step} on is not in the report yet; the training goes on.")  # fmt: skip
@@ -104,14 +106,31 @@ def _is_newer(now: Listening, before: Listening) -> bool:
     return now.first_step is not None and (now.first_step != before.first_step or not before.is_closed)
 
 
-def _tell_report(path: Path, before: Listening, first_step: int | None) -> bool:
+class _Reports:
+    """The report in ``path``, read again only when it was written anew: reading takes a CPU that the training needs."""
+
+    def __init__(self, path: Path) -> None:
+        from lightning_perfwatch.run_directory import RunDirectory
+
+        self._directory = RunDirectory(path)
+        self._read: tuple[int, int] | None = None
+
+    def newest(self) -> Report | None:
+        """The report if it is a new one."""
+        try:
+            state = self._directory.report_file.stat()
+            known, self._read = self._read, (state.st_ino, state.st_mtime_ns)
+            return None if self._read == known else self._directory.read_report()
+        except (OSError, ValueError):
+            return None
+
+
+def _tell_report(reports: _Reports, before: Listening, first_step: int | None) -> bool:
     """Sum the report up, once it holds the window that was asked for; whether it does."""
     from lightning_perfwatch.measurements import REQUESTED
-    from lightning_perfwatch.run_directory import RunDirectory
 
-    try:
-        report = RunDirectory(path).read_report()
-    except (OSError, ValueError):
+    report = reports.newest()
+    if report is None:
         return False
     known = before.first_step if before.is_closed and before.first_step is not None else -1
     asked = [w for w in report.windows if w.opened_by.startswith(REQUESTED) and w.first_step > known]
@@ -124,10 +143,10 @@ def _tell_report(path: Path, before: Listening, first_step: int | None) -> bool:
     return bool(asked)
 
 
-def _after_the_end(path: Path, before: Listening, first_step: int | None, end_s: float) -> int:
+def _after_the_end(reports: _Reports, before: Listening, first_step: int | None, end_s: float) -> int:
     """The training has ended: its last report may hold the window."""
     while time.monotonic() < end_s:
-        if _tell_report(path, before, first_step):
+        if _tell_report(reports, before, first_step):
             return EXIT_OK
         time.sleep(_POLL_S)
     _say("The training is over and its report does not hold the window.")
