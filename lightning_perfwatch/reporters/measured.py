@@ -20,7 +20,7 @@ _PADDING = {
 
 def measured(report: Report) -> Iterable[Fact]:
     """Clocks, windows, what was counted, software and settings, as far as they are known."""
-    facts = [*_steps(report), *_windows(report.windows), *_counting(report)]
+    facts = [*_steps(report), *_windows(report.windows), *_viewer(report), *_counting(report)]
     if report.run is not None:
         facts += _circumstances(report.run)
     yield from (Fact(fact.name, clean(fact.value)) for fact in facts)
@@ -49,6 +49,11 @@ def _windows(windows: tuple[Window, ...]) -> Iterable[Fact]:
         if window.reason:
             said.append(window.reason)
         yield Fact(f"window {number}" if len(windows) > 1 else "profiled window", ", ".join(said))
+
+
+def _viewer(report: Report) -> Iterable[Fact]:
+    if report.source is not None or any(window.trace for window in report.windows):
+        yield Fact("event by event", 'the trace opens in https://ui.perfetto.dev as it is, by "Open trace file"')
 
 
 def _counting(report: Report) -> Iterable[Fact]:

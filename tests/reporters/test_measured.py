@@ -30,6 +30,15 @@ def test_windows_are_told_one_by_one() -> None:
     assert windows["window 2"].isprintable()
 
 
+def test_a_viewer_is_named_where_there_is_a_trace_to_view() -> None:
+    """K#857, K#1065, K#1009 (50): the profiler tab is no longer developed."""
+    none = Window(first_step=20, num_steps=3, planned_steps=3)
+    stored = Window(first_step=20, num_steps=3, planned_steps=3, trace="rank0.1.pt.trace.json.gz")
+
+    assert "event by event" not in told(report(windows=(none,)))
+    assert "ui.perfetto.dev" in told(report(windows=(stored,)))["event by event"]
+
+
 def test_counting_and_circumstances_are_told_where_they_are_known() -> None:
     counted = Counted(
         20,

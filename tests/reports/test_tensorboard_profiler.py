@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +111,18 @@ def test_a_folder_without_a_trace_gives_no_run(tmp_path: Path) -> None:
     assert tab(tmp_path, longest_s=1.0) == {}
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     assert "stays empty without a trace" in " ".join(readme.split())
+
+
+def test_nothing_needs_the_profiler_tab(tmp_path: Path) -> None:
+    """K#857, K#1065, K#1009 (50): it is no longer developed; a training is watched and reported without it."""
+    script = """
+        import sys
+        sys.modules["torch_tb_profiler"] = None  # whoever imports it now gets an ImportError
+        from tests.reports.harness import fit, loader, perfwatch
+        watch = perfwatch()
+        fit(watch, train=loader(8), accelerator="cpu")
+        assert watch.report.windows[0].trace is not None
+    """
+    done = run_script(textwrap.dedent(script), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert trace_files(tmp_path / "perfwatch")
