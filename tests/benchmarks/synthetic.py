@@ -13,6 +13,7 @@ from pathlib import Path
 
 NUM_STEPS = 20
 BYTES_PER_LAYER = 11_630  # measured: one layer's 46 events of one step
+BYTES_PER_LAYER_WITH_SHAPES = 15_000
 
 _PID, _MAIN, _AUTOGRAD, _STREAM, _COMM_STREAM = 412_345, 412_345, 412_399, 7, 20
 _START_US = 4_458_676_522_690.0
@@ -20,6 +21,8 @@ _LAYER_US = 420.0
 _LOAD_US = 900.0
 _GPU_LAG_US = 1500.0
 _FIRST_ID = 1_000_000  # as in a run that has been going for a while; HTA fails on a large trace with small ones
+_NUM_TOKENS = 16_384
+_WIDTHS = (1024, 4096, 1024, 3072)
 _NUM_JITTERS = 997  # prime, so that no layer repeats another's times
 
 _DEVICE = """    {
@@ -50,6 +53,13 @@ _HOST = """  {
     "ts": %.3f, "dur": %.3f,
     "args": {
       "External id": %d,"Record function id": %d, "Ev Idx": %d
+    }
+  }"""
+_SHAPED = """  {
+    "ph": "X", "cat": "cpu_op", "name": "%s", "pid": %d, "tid": %d,
+    "ts": %.3f, "dur": %.3f,
+    "args": {
+      "External id": %d,"Sequence number": %d, "Fwd thread id": 0, "Record function id": %d, %s, "Ev Idx": %d
     }
   }"""
 _FORWARD_FLOW = """  {
@@ -95,13 +105,17 @@ _ANNOTATION_ON_DEVICE = """  {
 
 @dataclass(frozen=True)
 class _Op:
-    """A host operator at ``start``..``end`` of its layer (0..1); ``kernel`` is what it launches, if anything."""
+    """A host operator at ``start``..``end`` of its layer (0..1); ``kernel`` is what it launches, if anything.
+
+    ``inputs`` are sizes of tensors, in terms of the layer's width W and the number of tokens T, and numbers ("1").
+    """
 
     name: str
     start: float
     end: float
     is_backward: bool = False
     kernel: str | None = None
+    inputs: str = ""
 
 
 def _kernel_name(kind: str, size: int) -> str:
@@ -111,34 +125,41 @@ def _kernel_name(kind: str, size: int) -> str:
 
 # A linear layer and its activation, forward and backward, and the optimizer's part: 18 operators, 6 launches.
 _LAYER = (
-    _Op("aten::linear", 0.00, 0.19),
-    _Op("aten::t", 0.01, 0.06),
-    _Op("aten::transpose", 0.02, 0.05),
-    _Op("aten::as_strided", 0.03, 0.04),
-    _Op("aten::addmm", 0.07, 0.18, kernel="ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"),
-    _Op("aten::gelu", 0.20, 0.28, kernel=_kernel_name("vectorized_elementwise", 4)),
+    _Op("aten::linear", 0.00, 0.19, inputs="TxW WxW W"),
+    _Op("aten::t", 0.01, 0.06, inputs="WxW"),
+    _Op("aten::transpose", 0.02, 0.05, inputs="WxW 0 1"),
+    _Op("aten::as_strided", 0.03, 0.04, inputs="WxW 1 1 0"),
+    _Op(
+        "aten::addmm", 0.07, 0.18, False, "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", "W TxW WxW 1 1"
+    ),
+    _Op("aten::gelu", 0.20, 0.28, False, _kernel_name("vectorized_elementwise", 4), "TxW 1"),
     _Op("autograd::engine::evaluate_function: GeluBackward0", 0.30, 0.41, True),
-    _Op("GeluBackward0", 0.31, 0.40, True),
-    _Op("aten::gelu_backward", 0.32, 0.39, True, _kernel_name("gelu_backward", 4)),
+    _Op("GeluBackward0", 0.31, 0.40, True, inputs="TxW"),
+    _Op("aten::gelu_backward", 0.32, 0.39, True, _kernel_name("gelu_backward", 4), "TxW TxW 1"),
     _Op("autograd::engine::evaluate_function: AddmmBackward0", 0.42, 0.80, True),
-    _Op("AddmmBackward0", 0.43, 0.79, True),
-    _Op("aten::t", 0.44, 0.49, True),
-    _Op("aten::transpose", 0.45, 0.48, True),
-    _Op("aten::mm", 0.50, 0.62, True, "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_nn"),
-    _Op("aten::mm", 0.63, 0.78, True, "ampere_bf16_s16816gemm_bf16_64x64_sliced1x2_ldg8_f2f_stages_64x5_nt"),
-    _Op("torch::autograd::AccumulateGrad", 0.81, 0.86, True),
-    _Op("aten::detach", 0.82, 0.85, True),
-    _Op("aten::_foreach_add_", 0.88, 0.98, kernel=_kernel_name("multi_tensor_apply", 512)),
+    _Op("AddmmBackward0", 0.43, 0.79, True, inputs="TxW"),
+    _Op("aten::t", 0.44, 0.49, True, inputs="WxW"),
+    _Op("aten::transpose", 0.45, 0.48, True, inputs="WxW 0 1"),
+    _Op("aten::mm", 0.50, 0.62, True, "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_nn", "TxW WxW"),
+    _Op("aten::mm", 0.63, 0.78, True, "ampere_bf16_s16816gemm_bf16_64x64_sliced1x2_ldg8_f2f_stages_64x5_nt", "WxT TxW"),
+    _Op("torch::autograd::AccumulateGrad", 0.81, 0.86, True, inputs="WxW"),
+    _Op("aten::detach", 0.82, 0.85, True, inputs="WxW"),
+    _Op("aten::_foreach_add_", 0.88, 0.98, False, _kernel_name("multi_tensor_apply", 512), "WxW WxW 1"),
 )
 _LAUNCHES = tuple(op for op in _LAYER if op.kernel is not None)
 _ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 _FETCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
-def write_trace(path: Path, size_mb: float) -> int:
-    """Write a trace of about ``size_mb`` (1e6 bytes each) to ``path``; the number of its events."""
-    num_layers = max(1, round(size_mb * 1e6 / BYTES_PER_LAYER / NUM_STEPS))
-    shape = _Shape(num_layers)
+def write_trace(path: Path, size_mb: float, *, with_shapes: bool = False) -> int:
+    """Write a trace of about ``size_mb`` (1e6 bytes each) to ``path``; the number of its events.
+
+    An event has 250 bytes on average, as few as in the densest of public traces; ``with_shapes`` it has 310, as in the
+    middle one of them, since operators tell of their inputs as they do with ``record_shapes=True``.
+    """
+    bytes_per_layer = BYTES_PER_LAYER_WITH_SHAPES if with_shapes else BYTES_PER_LAYER
+    num_layers = max(1, round(size_mb * 1e6 / bytes_per_layer / NUM_STEPS))
+    shape = _Shape(num_layers, with_shapes)
     num_events = 0
     with path.open("w", encoding="ascii", buffering=1 << 20) as file:
         file.write(_HEAD)
@@ -152,8 +173,9 @@ def write_trace(path: Path, size_mb: float) -> int:
 class _Shape:
     """All events of ``NUM_STEPS`` steps of ``num_layers`` layers, first the host's and then the device's."""
 
-    def __init__(self, num_layers: int) -> None:
+    def __init__(self, num_layers: int, with_shapes: bool) -> None:
         self.num_layers = num_layers
+        self._inputs = {width: [_inputs(op.inputs, width) for op in _LAYER] for width in _WIDTHS if with_shapes}
         self.step_us = _LOAD_US + num_layers * _LAYER_US
         generator = random.Random(0)
         self._jitter = [0.2 + 0.6 * generator.random() for _ in range(_NUM_JITTERS)]
@@ -201,7 +223,12 @@ class _Shape:
         for row, op in enumerate(_LAYER):
             thread = _AUTOGRAD if op.is_backward else _MAIN
             at_us, dur_us = start_us + op.start * _LAYER_US, (op.end - op.start) * _LAYER_US
-            events.append(_HOST % ("cpu_op", op.name, _PID, thread, at_us, dur_us, number + row, number, number + row))
+            named, numbers = (op.name, _PID, thread, at_us, dur_us), (number + row, number, number + row)
+            if self._inputs and op.inputs:
+                told = self._inputs[_WIDTHS[layer % len(_WIDTHS)]][row]
+                events.append(_SHAPED % (*named, number + row, layer, number, told, number + row))
+            else:
+                events.append(_HOST % ("cpu_op", *named, *numbers))
         forward_us, backward_us = start_us + _LAYER[4].start * _LAYER_US, start_us + _LAYER[10].start * _LAYER_US
         events.append(_FORWARD_FLOW % ("s", number, _PID, _MAIN, forward_us, ""))
         events.append(_FORWARD_FLOW % ("f", number, _PID, _AUTOGRAD, backward_us, ', "bp": "e"'))
@@ -236,6 +263,24 @@ class _Shape:
             number = first + len(_LAUNCHES) + row
             events.append(_CALL % (name, _PID, _MAIN, start_us + 0.08 * _LAYER_US + 2 * row, 1.1, number, number))
         return events
+
+
+def _inputs(told: str, width: int) -> str:
+    """What ``record_shapes`` writes of inputs such as "TxW 1"."""
+    sizes = [_sizes(word, width) for word in told.split()]
+    numbers = [word if not dims else "" for word, dims in zip(told.split(), sizes, strict=True)]
+    columns = {
+        "Concrete Inputs": [f'"{number}"' for number in numbers],
+        "Input type": ['"Scalar"' if number else '"c10::BFloat16"' for number in numbers],
+        "Input Strides": [str([dims[1], 1] if len(dims) > 1 else [1] * len(dims)) for dims in sizes],
+        "Input Dims": [str(dims) for dims in sizes],
+    }
+    return ", ".join(f'"{key}": [{", ".join(values)}]' for key, values in columns.items())
+
+
+def _sizes(word: str, width: int) -> list[int]:
+    known = {"T": _NUM_TOKENS, "W": width}
+    return [] if word.isdecimal() else [known[letter] for letter in word.split("x")]
 
 
 _SORT = (("process_labels", '"labels": "CPU"'), ("process_sort_index", f'"sort_index": {_PID}'))

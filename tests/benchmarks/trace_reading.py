@@ -72,11 +72,11 @@ class Settings:
     folder: Path
     num_mutations: int
 
-    def trace(self, size_mb: float) -> Path:
+    def trace(self, size_mb: float, *, with_shapes: bool = False) -> Path:
         """The synthetic trace of this size, made on first use."""
-        path = self.folder / f"{size_mb:g}_mb.pt.trace.json"
+        path = self.folder / f"{size_mb:g}_mb{'_with_shapes' if with_shapes else ''}.pt.trace.json"
         if not path.exists():
-            write_trace(path, size_mb)
+            write_trace(path, size_mb, with_shapes=with_shapes)
         return path
 
 
@@ -85,18 +85,21 @@ def reading(settings: Settings) -> list[Figure]:
     sizes = settings.sizes
     paths = {f"{size_mb:g}": settings.trace(size_mb) for size_mb in sizes.table_mb}
     rounds = {name: 1 if float(name) > sizes.reference_mb else sizes.num_rounds for name in paths}
+    shaped = f"{sizes.reference_mb:g} with shapes"
+    paths[shaped] = settings.trace(sizes.reference_mb, with_shapes=True)
+    rounds[shaped] = sizes.num_rounds
     runs = interleaved({name: partial(measure, _command(path)) for name, path in paths.items()}, rounds)
     megabytes = {name: path.stat().st_size / 1e6 for name, path in paths.items()}
     say("From file to report: a whole `perfwatch analyze FILE --format json`, medians.")
     say_table(
-        ("MB of JSON", "wall s", "CPU s", "MB/s wall", "MB/s CPU", "peak MiB", "peak/size"),
-        [_row(megabytes[name], runs[name]) for name in paths],
+        ("trace", "MB of JSON", "wall s", "CPU s", "MB/s wall", "MB/s CPU", "peak MiB", "peak/size"),
+        [(name, *_row(megabytes[name], runs[name])) for name in paths],
     )
     reference, largest = f"{sizes.reference_mb:g}", f"{sizes.largest_mb:g}"
     cost_s = {name: _cpu_s(runs[name]) / megabytes[name] for name in paths}
     peak = {name: max(run.peak_bytes for run in runs[name]) for name in paths}
     return [
-        Figure(f"speed per core at {reference} MB (CPU time)", 1 / cost_s[reference], 150, "MB/s"),
+        Figure(f"speed per core at {shaped} (CPU time)", 1 / cost_s[shaped], 150, "MB/s"),
         Figure(
             f"peak memory at {reference} MB, of the JSON's size", _of_size(peak, megabytes, reference), 0.75, "x", False
         ),
@@ -139,13 +142,17 @@ def other_tools(settings: Settings) -> list[Figure]:
     """Every tool where it does its whole job, against this one on the same events in the same minutes.
 
     torch's own lists need a live profile, of which torch-tb-profiler reads the exported file; HolisticTraceAnalysis
-    and gpu-idle break down device work, of which the synthetic trace is full. Imports are not counted.
+    and gpu-idle break down device work, of which the synthetic trace, one with shapes, is full. Imports are not
+    counted.
     """
     present = [tool for tool in _TOOL_TARGETS if _is_there(settings.python, tool)]
     readers = {
         kind: [t for t in present if _TOOL_TARGETS[t][2] == kind and t != "events"] for kind in ("live", "device")
     }
-    traces = {"live": settings.folder / "live.pt.trace.json", "device": settings.trace(settings.sizes.tools_mb)}
+    traces = {
+        "live": settings.folder / "live.pt.trace.json",
+        "device": settings.trace(settings.sizes.tools_mb, with_shapes=True),
+    }
     seconds = {"device": _compared(settings, traces["device"], readers["device"])}
     if "events" in present:
         seconds["live"] = _compared(settings, traces["live"], readers["live"], str(settings.sizes.num_events))
