@@ -119,10 +119,14 @@ class _Reports:
         """The report if it is a new one."""
         try:
             state = self._directory.report_file.stat()
-            known, self._read = self._read, (state.st_ino, state.st_mtime_ns)
-            return None if self._read == known else self._directory.read_report()
+            written = (state.st_ino, state.st_mtime_ns)
+            if written == self._read:
+                return None
+            report = self._directory.read_report()
         except (OSError, ValueError):
             return None
+        self._read = written
+        return report
 
 
 def _tell_report(reports: _Reports, before: Listening, first_step: int | None) -> bool:

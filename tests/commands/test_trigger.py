@@ -116,6 +116,21 @@ def test_waiting_ends_with_the_report_that_holds_the_new_window(
     assert out.splitlines()[-1].startswith("PerfWatch profiled steps 70 to 74: ")
 
 
+def test_a_report_that_stays_as_it_is_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    WindowRequests(tmp_path).say(replace(ME, first_step=20, num_steps=5, is_closed=True, trace="x"))
+    write_report(tmp_path, 20)
+    read_report, reads = RunDirectory.read_report, []
+
+    def read(directory: RunDirectory) -> Report:
+        reads.append(directory.path)
+        return read_report(directory)
+
+    monkeypatch.setattr(RunDirectory, "read_report", read)
+
+    assert main(["trigger", str(tmp_path), "--wait", "0.5"]) == 1
+    assert reads == [tmp_path]
+
+
 def test_waiting_ends_when_the_time_is_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     WindowRequests(tmp_path).say(ME)
 
