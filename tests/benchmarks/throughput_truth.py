@@ -48,6 +48,14 @@ def loader(num_steps: int) -> DataLoader[Any]:
     return DataLoader([batch] * num_steps, batch_size=None)  # type: ignore[arg-type]
 
 
+def step_by_hand(model: Any, optimizer: Any, batch: Any) -> None:
+    """One step of the example's GPT without a Trainer."""
+    loss = model.loss(batch)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
 class ByHand(Callback):
     """Trains a model of its own for one block in each validation; ``tokens_per_s`` are the stopwatch's."""
 
@@ -60,10 +68,7 @@ class ByHand(Callback):
         with torch.enable_grad():
             start_s = time.perf_counter()
             for batch in loader(_STEPS):
-                loss = self._model.loss(batch)
-                self._optimizer.zero_grad()
-                loss.backward()
-                self._optimizer.step()
+                step_by_hand(self._model, self._optimizer, batch)
             self.tokens_per_s.append(_STEPS * _BATCH * _LENGTH / (time.perf_counter() - start_s))
 
 
