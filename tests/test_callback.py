@@ -36,6 +36,7 @@ from tests.reports.harness import (
     evidence,
     fit,
     loader,
+    made_by_cli,
     perfwatch,
     phase_ms,
     said_by_perfwatch,
@@ -460,31 +461,18 @@ def test_a_compiled_module_is_compiled_as_often_as_without_perfwatch(fresh_compi
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_lightning_cli_makes_it_from_a_class_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["train.py"])
-    from lightning.pytorch.cli import LightningCLI
-
-    arguments = {
-        "trainer": {
-            "accelerator": "cpu",
-            "logger": False,
-            "callbacks": [
-                {
-                    "class_path": "lightning_perfwatch.PerfWatch",
-                    "init_args": {
-                        "schedule": {"skip_first": 1, "wait": 2},
-                        "tokens": "input_ids",
-                        "rules": {"slow-hook": {"warning_share": 0.2}},
-                        "triggers": {"signal": "SIGUSR2", "drift_factor": None},
-                        "quiet": True,
-                    },
-                }
-            ],
-        }
+    callback = {
+        "class_path": "lightning_perfwatch.PerfWatch",
+        "init_args": {
+            "schedule": {"skip_first": 1, "wait": 2},
+            "tokens": "input_ids",
+            "rules": {"slow-hook": {"warning_share": 0.2}},
+            "triggers": {"signal": "SIGUSR2", "drift_factor": None},
+            "quiet": True,
+        },
     }
-    cli = LightningCLI(Module, run=False, save_config_callback=None, seed_everything_default=False, args=arguments)
+    watch = made_by_cli([callback], monkeypatch)
 
-    made: Any = cli.trainer
-    (watch,) = [callback for callback in made.callbacks if isinstance(callback, PerfWatch)]
     assert watch.config.schedule == Schedule(skip_first=1, wait=2)
     assert (watch.config.tokens, watch.config.quiet) == ("input_ids", True)
     assert SlowHook(warning_share=0.2) in (watch.config.rules or ())

@@ -7,20 +7,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
 
 from lightning_perfwatch import PerfWatch, Schedule, Triggers
 from lightning_perfwatch.cli import main
-from tests.reports.harness import fit
+from tests.reports.harness import fit, made_by_cli
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+YAML = re.findall(r"```yaml\n(.*?)```", README, flags=re.DOTALL)
 
 
 def run(text: str) -> dict[str, Any]:
     namespace: dict[str, Any] = {"__name__": "readme"}
     exec(compile(text, "README.md", "exec", dont_inherit=True), namespace)
     return namespace
+
+
+def test_the_first_lines_watch_a_training() -> None:
+    trainer = run(BLOCKS[0])["trainer"]
+
+    assert any(isinstance(callback, PerfWatch) for callback in trainer.callbacks)
 
 
 def test_a_rule_of_the_users_own_is_asked_beside_the_others(tmp_path: Path) -> None:
@@ -50,14 +59,29 @@ def test_the_trace_from_elsewhere_is_recorded_and_analysed(
 
 def test_the_settings_in_yaml_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (settings,) = (
-        block for block in re.findall(r"```yaml\n(.*?)```", README, re.DOTALL) if "# perfwatch.yaml" in block
-    )
+    (settings,) = (block for block in YAML if "# perfwatch.yaml" in block)
     (tmp_path / "perfwatch.yaml").write_text(settings)
     (block,) = (block for block in BLOCKS if "from_config" in block)
 
     watch = run("from lightning_perfwatch import PerfWatch\n" + block)["watch"]
     assert watch.config.schedule.repeat == 2
+
+
+def test_hydra_takes_the_settings_as_they_stand_there() -> None:
+    (block,) = (block for block in YAML if "_target_" in block)
+    watch = instantiate(OmegaConf.create(block)).perfwatch
+
+    assert isinstance(watch, PerfWatch)
+    assert watch.config.schedule.active == 3
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_lightning_cli_takes_the_settings_as_they_stand_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = (block for block in YAML if "class_path" in block)
+    arguments: Any = OmegaConf.to_container(OmegaConf.create(block))
+    watch = made_by_cli(arguments["trainer"]["callbacks"], monkeypatch)
+
+    assert (watch.config.tokens, watch.config.schedule.active) == ("input_ids", 3)
 
 
 def test_the_defaults_in_the_table_are_those_of_the_code() -> None:

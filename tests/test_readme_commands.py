@@ -6,23 +6,18 @@ import re
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 
-from lightning_perfwatch import PerfWatch
 from lightning_perfwatch.cli import main
-from tests.reports.harness import Module, fit, loader, perfwatch
+from tests.reports.harness import fit, loader, perfwatch
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-YAML = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
 LINES = [
     line.partition("#")[0].strip().removeprefix("- run: ")
-    for block in [*re.findall(r"```bash\n(.*?)```", README, re.DOTALL), *YAML]
+    for block in re.findall(r"```(?:bash|yaml)\n(.*?)```", README, re.DOTALL)
     for line in block.splitlines()
 ]
 COMMANDS = [line for line in LINES if line.startswith("perfwatch ")]
@@ -51,12 +46,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def words(command: str) -> list[str]:
     """A command's arguments as the shell would give them, with an id of a rule for ID."""
-    given = [word.replace("PATH...", "PATH") for word in shlex.split(command)[1:]]
-    return [
-        path
-        for word in given
-        for path in (sorted(map(str, Path().glob(word))) if "*" in word else ["host-sync" if word == "ID" else word])
-    ]
+    given = shlex.split(command.replace("PATH...", "PATH").replace("explain ID", "explain host-sync"))[1:]
+    return [path for word in given for path in (sorted(map(str, Path().glob(word))) if "*" in word else [word])]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -81,37 +72,6 @@ def test_the_example_knows_what_it_is_told_to_train(overrides: str) -> None:
         config = compose("train", overrides=shlex.split(overrides))
 
     assert config.trainer.max_steps == 60
-
-
-def test_the_first_lines_watch_a_training() -> None:
-    block = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0]
-    namespace: dict[str, Any] = {}
-    exec(compile(block, "README.md", "exec", dont_inherit=True), namespace)
-
-    assert any(isinstance(callback, PerfWatch) for callback in namespace["trainer"].callbacks)
-
-
-def test_hydra_takes_the_settings_as_they_stand_there() -> None:
-    (block,) = (block for block in YAML if "_target_" in block)
-    watch = instantiate(OmegaConf.create(block)).perfwatch
-
-    assert isinstance(watch, PerfWatch)
-    assert watch.config.schedule.active == 3
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_lightning_cli_takes_the_settings_as_they_stand_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["train.py"])
-    from lightning.pytorch.cli import LightningCLI
-
-    (block,) = (block for block in YAML if "class_path" in block)
-    arguments: Any = OmegaConf.to_container(OmegaConf.create(block))
-    arguments["trainer"] |= {"accelerator": "cpu", "logger": False}
-    cli = LightningCLI(Module, run=False, save_config_callback=None, seed_everything_default=False, args=arguments)
-
-    made: Any = cli.trainer
-    (watch,) = [callback for callback in made.callbacks if isinstance(callback, PerfWatch)]
-    assert (watch.config.tokens, watch.config.schedule.active) == ("input_ids", 3)
 
 
 def test_no_block_of_code_is_left_untried() -> None:

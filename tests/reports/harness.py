@@ -84,6 +84,18 @@ def perfwatch(**settings: Any) -> PerfWatch:
     return PerfWatch(**{"schedule": SHORT, "quiet": True, "dir": "perfwatch", "max_overhead_share": None, **settings})
 
 
+def made_by_cli(callbacks: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> PerfWatch:
+    """What LightningCLI makes of ``callbacks``, one of which is a PerfWatch; it warns of things deprecated."""
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    from lightning.pytorch.cli import LightningCLI
+
+    arguments = {"trainer": {"accelerator": "cpu", "logger": False, "callbacks": callbacks}}
+    cli = LightningCLI(Module, run=False, save_config_callback=None, seed_everything_default=False, args=arguments)
+    made: Any = cli.trainer
+    (watch,) = [callback for callback in made.callbacks if isinstance(callback, PerfWatch)]
+    return watch
+
+
 def trainer(*callbacks: Any, **settings: Any) -> Any:
     """A Trainer that does nothing but train one epoch on the CPU."""
     quiet: dict[str, Any] = {
