@@ -30,6 +30,10 @@ class Severity(str, Enum):
         return cls.WARNING if share >= warning_share else cls.INFO
 
 
+SHARE_KINDS = ("upper bound", "estimate", "lower bound")
+"""What ``Finding.share_is`` may be."""
+
+
 @dataclass(frozen=True)
 class Where:
     """The place a finding speaks of; every part is None when it is not known.
@@ -67,9 +71,12 @@ class Finding:
         evidence: the raw numbers behind the sentence; JSON-safe, units as suffixes.
         share_of: what ``share`` is a part of: the mean ``step``, or the wall clock of the ``run`` (validation,
             checkpoints and starts of epochs lie in no step).
+        share_is: how ``share`` stands to what the fix brings: an ``upper bound`` is all the time that the cause
+            takes, an ``estimate`` comes from ratios that were measured elsewhere, and beside a ``lower bound`` the
+            fix saves more that a run does not show.
 
     Raises:
-        ValueError: ``share`` is outside 0..1, or of something else.
+        ValueError: ``share`` is outside 0..1, or of or is something else.
     """
 
     rule: str
@@ -80,16 +87,20 @@ class Finding:
     where: Where = field(default_factory=Where)
     evidence: dict[str, Any] = field(default_factory=dict)
     share_of: str = "step"
+    share_is: str = "upper bound"
 
     def __post_init__(self) -> None:
         if self.share is not None and not 0.0 <= self.share <= 1.0:
             raise ValueError(f"Finding.share must lie in 0..1 or be None, got {self.share!r} from {self.rule}.")
         if self.share_of not in ("step", "run"):
             raise ValueError(f"Finding.share_of must be 'step' or 'run', got {self.share_of!r} from {self.rule}.")
+        if self.share_is not in SHARE_KINDS:
+            known = ", ".join(map(repr, SHARE_KINDS))
+            raise ValueError(f"Finding.share_is must be one of {known}, got {self.share_is!r} from {self.rule}.")
 
     @property
     def gain(self) -> float | None:
-        """Speed-up to expect at most, ``1 / (1 - share)`` (Amdahl's law); None when the share is unknown or 1."""
+        """Speed-up, ``1 / (1 - share)`` (Amdahl's law), bound as ``share_is``; None when the share is unknown or 1."""
         if self.share is None or self.share >= 1.0:
             return None
         return 1.0 / (1.0 - self.share)

@@ -34,7 +34,7 @@ class Compilation:
 
     ``step`` counts training batches from 0. ``reason`` is dynamo's: why what was compiled before did not fit; None for
     a function's first compilation, and where the version of torch does not tell. ``file`` and ``line`` are where the
-    function is defined.
+    function is defined. ``step_s`` is what that step took in all; None where it is no longer known.
     """
 
     step: int
@@ -43,3 +43,4 @@ class Compilation:
     reason: str | None = None
     file: str | None = None
     line: int | None = None
+    step_s: float | None = None

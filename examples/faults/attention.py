@@ -38,16 +38,34 @@ class BiasedAttention(CausalSelfAttention):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Map three (B, H, T, D) to one."""
-        positions = torch.arange(query.shape[2], device=query.device)
+        mask = self.mask(self.bias, query.shape[2])
+        return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+
+    def mask(self, bias: Tensor, num_tokens: int) -> Tensor:
+        """The bias (H, max_distance) of each pair of tokens, (1, H, T, T)."""
+        positions = torch.arange(num_tokens, device=bias.device)
         distance = positions[:, None] - positions
-        bias = self.bias[:, distance.clamp(min=0)].masked_fill(distance < 0, -math.inf)
-        return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=bias[None])
+        return bias[:, distance.clamp(min=0)].masked_fill(distance < 0, -math.inf)[None]
 
 
 class BiasedAttentionGPT(GPT):
     """A GPT with a learned bias in its attention."""
 
     attention_type = BiasedAttention
+
+
+class DetachedBiasAttention(BiasedAttention):
+    """The same bias, held fixed: attention as :class:`BiasedAttention` is advised to do it."""
+
+    def mask(self, bias: Tensor, num_tokens: int) -> Tensor:
+        """The bias (H, max_distance) of each pair of tokens, (1, H, T, T), without a gradient."""
+        return super().mask(bias.detach(), num_tokens)
+
+
+class DetachedBiasGPT(GPT):
+    """A GPT with a fixed bias in its attention."""
+
+    attention_type = DetachedBiasAttention
 
 
 class ReferenceAttention(CausalSelfAttention):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from lightning_perfwatch.interruptions import Compilation
@@ -37,8 +38,11 @@ class CompileWatch:
         self._steps.append((step, time.time()))
         return True
 
-    def compilations(self) -> tuple[Compilation, ...]:
-        """All that dynamo still has on record (the newest 64 by default) of the steps that have ended."""
+    def compilations(self, duration_s: Callable[[int], float | None]) -> tuple[Compilation, ...]:
+        """All that dynamo still has on record (the newest 64 by default) of the steps that have ended.
+
+        ``duration_s`` tells what a step took.
+        """
         return tuple(
             Compilation(
                 step=step,
@@ -47,6 +51,7 @@ class CompileWatch:
                 reason=_reason(getattr(record, "recompile_reason", None)),
                 file=getattr(record, "co_filename", None),
                 line=getattr(record, "co_firstlineno", None),
+                step_s=duration_s(step),
             )
             for record in _records()
             if (step := self._step_of(getattr(record, "start_time", None))) is not None

@@ -193,12 +193,15 @@ def _card(finding: Finding, several_ranks: bool) -> Card:
     )
 
 
+_BOUND_WORDS = {"upper bound": "up to", "estimate": "about", "lower bound": "at least"}
+
+
 def _cost(finding: Finding) -> str:
     if finding.share is None:
         return f"cost {NOT_MEASURED}"
     cost = f"{percent(finding.share)} of the {finding.share_of}"
     gain = finding.gain
-    return cost if gain is None or gain < 1.05 else f"{cost}, up to {gain:,.1f}x faster"
+    return cost if gain is None or gain < 1.05 else f"{cost}, {_BOUND_WORDS[finding.share_is]} {gain:,.1f}x faster"
 
 
 def _verdict(report: Report) -> str | None:

@@ -86,6 +86,7 @@ class CpuOversubscription(Rule):
             rule=self.id(),
             severity=severity,
             share=share,
+            share_is="estimate",
             summary=f"{each}{threads} for {'each' if each else 'one'} operator share {_cpus(use.num_cpus)}: the thread "
             f"that trains is ready but has no CPU for {100 * share:.0f} % of the time.",
             advice=f"{fewer if use.num_threads > fits else one}: one thread per CPU.",
@@ -98,6 +99,7 @@ class CpuOversubscription(Rule):
             rule=self.id(),
             severity=severity,
             share=share,
+            share_is="estimate",
             summary=f"The loader's workers keep {busy:.1f} of {_cpus(use.num_cpus)} busy, and the thread that trains "
             f"waits for a CPU for {100 * share:.0f} % of the time.",
             advice="Make loading cheaper (decode and transform once and store the result), or train where there are "
@@ -112,6 +114,7 @@ class CpuOversubscription(Rule):
             rule=self.id(),
             severity=Severity.INFO,
             share=share,
+            share_is="lower bound",
             summary=f"Other programs keep {busy:.1f} of {_cpus(use.num_cpus)} busy, and the thread that trains waits "
             f"for a CPU for {100 * share:.0f} % of the time.",
             advice=f"Stop what else runs on this machine (top shows it) or give this run CPUs of its own{fewer}.",

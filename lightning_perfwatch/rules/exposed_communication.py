@@ -77,6 +77,7 @@ class ExposedCommunication(Rule):
             rule=self.id(),
             severity=Severity.CRITICAL if late else Severity.WARNING,
             share=share,
+            share_is="lower bound" if index is None else "upper bound",
             summary=f"For {100 * share:.0f} % of the time {who} only exchanges data with others or waits for "
             f"them; {100 * hidden:.0f} % of its communication is hidden behind computation.",
             advice=f"{_COMPARE}{advice[0].lower()}{advice[1:]}" if late else advice,

@@ -112,6 +112,7 @@ class LaunchBound(Rule):
             rule=self.id(),
             severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
+            share_is="estimate",
             summary=f"A Python loop calls {loops.num_operators_per_step:,.0f} operators in each step, "
             f"{loops.median_op_us:.0f} µs in the median, {loops.num_rounds:,.0f} times the same {names}{more}: calling "
             f"them takes {100 * share:.0f} % of the step.",

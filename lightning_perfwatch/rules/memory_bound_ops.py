@@ -76,6 +76,7 @@ class MemoryBoundOps(Rule):
             rule=self.id(),
             severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
+            share_is="estimate",
             summary=f"{name} of {len(chain.names)} operators ({_shown(chain.names)}), "
             f"{how_often(chain.num_calls, per_step)}, takes {100 * cost.share:.0f} % of the step; "
             f"fused it would take {100 * (cost.share - share):.0f} %.",

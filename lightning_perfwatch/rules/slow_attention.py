@@ -80,6 +80,7 @@ class SlowAttention(Rule):
             rule=self.id(),
             severity=severity,
             share=None if slower else share,
+            share_is="estimate",
             summary=f"Attention takes {100 * costs.share_of_us(total_us):.0f} % of the step on the slow path, "
             f"{100 * share:.0f} % more than a fused kernel would need: {reason}.",
             advice=advice,

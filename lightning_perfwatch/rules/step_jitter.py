@@ -110,6 +110,8 @@ class StepJitter(Rule):
 _DEVIATIONS = 5.0
 _REGULAR = 0.7
 """So many of the distances between stalls must be the same (one step more or less, for steps that were left out)."""
+_SHORT = 4
+"""Up to here they must be exactly the same: frequent stalls at random are some two steps apart, one more or less."""
 
 _SPOKEN = {
     "transfer": "copy of the batch",
@@ -133,7 +135,8 @@ def _period(stalls: npt.NDArray[np.int64]) -> int | None:
     if len(distances) < 2:
         return None
     usual = int(np.median(distances))
-    near = np.abs(distances - usual) <= max(1, 0.05 * usual)
+    tolerance = 0 if usual <= _SHORT else max(1, 0.05 * usual)
+    near = np.abs(distances - usual) <= tolerance
     return usual if usual > 1 and float(near.mean()) >= _REGULAR else None
 
 

@@ -72,6 +72,7 @@ class Throttling(Rule):
             rule=self.id(),
             severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
             share=share,
+            share_is="estimate",
             summary=f"For {100 * part:.0f} % of the time the GPU is slowed down by heat or its power supply, to "
             f"{clocks.clock_mhz:.0f} of {clocks.full_clock_mhz:.0f} MHz{hot}.",
             advice="Improve the cooling of this machine, or lower the power limit (nvidia-smi -pl) until the reason "

@@ -68,6 +68,7 @@ class UnalignedMatmul(Rule):
             rule=self.id(),
             severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
+            share_is="estimate",
             summary=f"Matrix products in 16 bits with sizes that are no multiple of {self.multiple} "
             f"({', '.join(str(size) for size in sorted(cost_of_size))}) take {100 * product_share:.0f} % of the step.",
             advice=f"Pad the layer of size {worst} to {padded}, a multiple of {_PAD_TO}.",

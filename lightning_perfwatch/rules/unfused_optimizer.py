@@ -68,6 +68,7 @@ class UnfusedOptimizer(Rule):
             rule=self.id(),
             severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
+            share_is="estimate",
             summary=f"{part.name} updates its parameters one by one{why}: {part.ops_per_call:.0f} operators"
             f"{tensors} take {100 * part.share:.1f} % of the step, and {setting} would save "
             f"{100 * share:.1f} %.",

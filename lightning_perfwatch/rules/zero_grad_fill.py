@@ -23,7 +23,10 @@ class ZeroGradFill(Rule):
     a call for each of them.
 
     How it is measured: from the trace, ``aten::zero_`` or ``aten::_foreach_zero_`` inside of ``Optimizer.zero_grad``,
-    and the additions of ``AccumulateGrad``; under gradient accumulation only as many of these as follow a filling.
+    and the additions of ``AccumulateGrad``; under gradient accumulation only as many of these as follow a filling. On a
+    CPU that is an estimate: gradients that are dropped are allocated anew, and what the system's allocator makes of
+    it may weigh more. Measured with gradients of 2 to 16 MB, where it was 3 to 5 % of the step, training was 0.9 to
+    2.0 times as fast without filling.
 
     Fix: call ``zero_grad()`` without ``set_to_none=False``; in a LightningModule override ``optimizer_zero_grad``
     only with ``optimizer.zero_grad()``.
@@ -50,6 +53,7 @@ class ZeroGradFill(Rule):
             rule=self.id(),
             severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
+            share_is="upper bound" if costs.clock == "device" else "estimate",
             summary=f"Filling gradients with zeros and adding to them takes {100 * share:.1f} % of the step.",
             advice="Call optimizer.zero_grad() without set_to_none=False (in a LightningModule: in "
             "optimizer_zero_grad), so that gradients are dropped and not filled.",

@@ -112,11 +112,14 @@ def say_verdict(verdict: Verdict, outcome: Outcome) -> None:
     say(f"  {verdict.name:<58} {verdict.rule or '-':<22} {outcome.wall_s:>5.0f} s  {said}{wrong}")
 
 
+_BOUND_SIGNS = {"upper bound": "<=", "estimate": "about", "lower bound": ">="}
+
+
 def say_gain(one: gains.Gain) -> None:
     """One line for a gain."""
-    predicted = "-" if one.predicted is None else f"{one.predicted:.2f}x"
+    predicted = "-" if one.predicted is None else f"{_BOUND_SIGNS[one.predicted_is]} {one.predicted:.2f}x"
     error = "-" if one.error is None else f"{100 * one.error:.0f} %"
-    say(f"  {one.name:<58} predicted {predicted:>7}  realised {one.realised:>5.2f}x  error {error:>5}")
+    say(f"  {one.name:<58} predicted {predicted:>12}  realised {one.realised:>5.2f}x  error {error:>5}")
 
 
 def say_by_rule(verdicts: Iterable[Verdict]) -> None:

@@ -115,7 +115,7 @@ COMPUTING = (
         "experiment=slow_attention model.attention_dropout=0 model._target_=faults.attention.BiasedAttentionGPT",
         "slow-attention",
         ("memory-bound-ops",),
-        fix="model._target_=gpt.GPT",
+        fix="model._target_=faults.attention.DetachedBiasGPT",
     ),
     Case(
         "gpt, fast attention switched off",

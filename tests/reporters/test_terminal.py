@@ -137,6 +137,15 @@ def test_the_gain_is_told_where_there_is_one(share: float | None, cost: str) -> 
     assert lines_with(text, "WARNING") == [f"  WARNING   dataloader-starvation  {cost}"]
 
 
+@pytest.mark.parametrize(
+    ("share_is", "words"), [("upper bound", "up to 2.0x"), ("estimate", "about 2.0x"), ("lower bound", "at least 2.0x")]
+)
+def test_the_gain_is_told_as_what_it_is(share_is: str, words: str) -> None:
+    text = terminal.render(report(findings=(finding(share=0.5, share_is=share_is),)))
+
+    assert lines_with(text, "WARNING") == [f"  WARNING   dataloader-starvation  50 % of the step, {words} faster"]
+
+
 def test_what_lies_between_steps_is_a_part_of_the_run() -> None:
     text = terminal.render(report(findings=(finding(share=0.5, share_of="run"),)))
 

@@ -82,6 +82,7 @@ def test_the_waiting_is_given_out_by_who_wants_how_many_cpus() -> None:
     threads, others = check(used(10.0, num_threads=6, others_s=40.0))
     assert (threads.severity, others.severity) == (Severity.CRITICAL, Severity.INFO)
     assert threads.share == others.share == pytest.approx(0.25)
+    assert (threads.share_is, others.share_is) == ("estimate", "lower bound")
     assert "torch.set_num_threads(2)" in threads.advice  # as many as the others leave
 
 

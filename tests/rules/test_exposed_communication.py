@@ -55,6 +55,7 @@ def test_on_the_host_it_says_that_the_training_waits() -> None:
     (finding,) = check(exchanging_on_host(30))
     assert finding.severity is Severity.CRITICAL
     assert finding.share == pytest.approx(0.3)
+    assert finding.share_is == "lower bound"
     assert "30 % of the time the training only exchanges data" in finding.summary
     assert "25 % of its communication is hidden" in finding.summary
     assert finding.where.op == "gloo:all_reduce"
@@ -78,6 +79,7 @@ def test_says_how_much_is_hidden_and_what_to_exchange_less() -> None:
     (finding,) = check(exchanging(10))
     assert finding.severity is Severity.WARNING
     assert finding.share == pytest.approx(0.1)
+    assert finding.share_is == "upper bound"
     assert "50 % of its communication is hidden" in finding.summary
     assert finding.where.op == "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
     assert "accumulate_grad_batches=2" in finding.advice

@@ -62,6 +62,7 @@ class TestOnADevice:
         (finding,) = check(bare(launching(10)))
         assert finding.severity is Severity.CRITICAL
         assert finding.share == pytest.approx(0.9, abs=0.02)
+        assert finding.share_is == "upper bound"
         assert (
             "idles for 90 % of the time because the host launches its 20 kernels per step of 10 µs" in finding.summary
         )
@@ -125,6 +126,7 @@ class TestOnACpu:
         (finding,) = check(bare(self.looping(400)))
         assert finding.severity is Severity.CRITICAL
         assert finding.share == pytest.approx(0.8, abs=0.01)
+        assert finding.share_is == "estimate"
         assert "800 operators in each step, 6 µs in the median, 400 times the same aten::select → aten::mul:" in (
             finding.summary
         )

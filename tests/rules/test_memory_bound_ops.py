@@ -39,6 +39,7 @@ def test_a_handwritten_gelu_keeps_the_time_of_its_most_expensive_operator() -> N
     events[5] = op(10_000, 2000, "aten::tanh")
     (finding,) = check(on_cpu(*events))
     assert finding.share == pytest.approx(0.14, abs=1e-3)  # 8 operators of 2 ms, of which one is left
+    assert finding.share_is == "estimate"
     assert finding.severity is Severity.WARNING
     assert finding.evidence["chain_share"] == pytest.approx(0.16, abs=1e-3)
     assert "A handwritten GELU of 8 operators" in finding.summary

@@ -43,6 +43,7 @@ def test_dropout_is_why_a_cpu_refuses_the_fused_kernel_and_the_products_are_not_
     (finding,) = check(on_cpu(*math_path("aten::tril", "aten::add_", "aten::dropout", us=3000)))
     assert finding.severity is Severity.WARNING
     assert finding.share == pytest.approx((9 + 1) / 100, abs=1e-4)  # three operators and half of the softmax
+    assert finding.share_is == "estimate"
     assert finding.evidence["attention_share"] == pytest.approx(0.17, abs=1e-4)
     assert finding.evidence["dropout_share"] == pytest.approx(0.03, abs=1e-4)
     assert "17 % of the step on the slow path, 10 % more than a fused kernel would need" in finding.summary

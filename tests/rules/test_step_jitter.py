@@ -67,6 +67,19 @@ def test_irregular_stalls_are_only_information_and_only_from_a_tenth_on() -> Non
     assert "at no regular interval" in finding.summary
 
 
+def test_frequent_stalls_at_random_are_no_rhythm_of_two() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        seconds = step_times(60).host_s.copy()
+        seconds[random.random(60) < 0.4, PHASES.index("backward")] += 0.2
+        assert {finding.severity for finding in check(evidence(steps=StepTimes(seconds)))} <= {Severity.INFO}
+
+
+def test_a_short_rhythm_is_one() -> None:
+    (finding,) = check(evidence(steps=stalling(300.0, every=3)))
+    assert (finding.severity, finding.evidence["period_steps"]) == (Severity.CRITICAL, 3)
+
+
 def test_two_stalls_are_no_rhythm() -> None:
     assert check(evidence(steps=stalling(2000.0, every=40))) == []
 

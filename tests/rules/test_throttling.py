@@ -43,6 +43,7 @@ def test_skipped_where_clocks_can_not_be_read_or_were_read_seldom() -> None:
 def test_a_gpu_that_is_too_hot() -> None:
     (finding,) = check(slowed())
     assert finding.share == pytest.approx(0.25)
+    assert finding.share_is == "estimate"
     assert finding.severity is Severity.CRITICAL
     assert finding.summary == (
         "For 50 % of the time the GPU is slowed down by heat or its power supply, to 1000 of 2000 MHz, at up to 91 °C."

@@ -58,6 +58,7 @@ def test_the_size_is_named_with_what_to_pad_it_to() -> None:
     weights = product([50257, 2048], [2048, 768], us=10_000, number=2)  # its rows are the columns of the forward
     (finding,) = check(alone(*forward, *weights))
     assert finding.share == pytest.approx(0.15)
+    assert finding.share_is == "estimate"
     assert finding.severity is Severity.WARNING
     assert "(50257) take 30 % of the step" in finding.summary
     assert finding.advice == "Pad the layer of size 50257 to 50304, a multiple of 64."

@@ -50,6 +50,7 @@ def test_skipped_without_a_trace() -> None:
 def test_a_loop_costs_what_the_fused_one_would_save() -> None:
     (finding,) = check(on_cpu(*loop(20_000), settings=settings(optimizers=(told(),))))
     assert finding.share == pytest.approx(0.2 * 0.7)
+    assert finding.share_is == "estimate"
     assert finding.severity is Severity.WARNING
     assert "20 operators of 50 tensors take 20.0 % of the step, and fused=True would save 14.0 %" in finding.summary
     assert finding.advice == "Write torch.optim.AdamW(..., fused=True)."

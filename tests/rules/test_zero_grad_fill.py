@@ -31,6 +31,7 @@ def test_the_filling_and_the_additions_are_lost() -> None:
     adds = [op(50_000, 2000, "torch::autograd::AccumulateGrad"), op(50_100, 1500, "aten::add_")]
     (finding,) = check(Evidence(trace=step_trace(*zeroing(5000), *adds), missing=TRACE_ALONE))
     assert finding.share == pytest.approx(0.065)
+    assert finding.share_is == "estimate"
     assert finding.severity is Severity.WARNING
     assert finding.summary == "Filling gradients with zeros and adding to them takes 6.5 % of the step."
     assert "zero_grad() without set_to_none=False" in finding.advice
