@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -50,15 +51,15 @@ class Figure:
         return self.value >= self.target if self.at_least else self.value <= self.target
 
 
-def measure(command: Sequence[str], one_core: bool = False) -> Run:
-    """Run ``command`` in the project's folder, on one of this process's cores if ``one_core``, output thrown away.
+def measure(command: Sequence[str], core: int | None = None) -> Run:
+    """Run ``command`` in the project's folder, on the ``core`` of that number if one is given, output thrown away.
 
     Raises:
         RuntimeError: it failed; the message ends with its last words.
     """
 
     def bind() -> None:
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        os.sched_setaffinity(0, {core})  # type: ignore[arg-type]
 
     start_s = time.perf_counter()
     with subprocess.Popen(
@@ -66,7 +67,7 @@ def measure(command: Sequence[str], one_core: bool = False) -> Run:
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        preexec_fn=bind if one_core else None,  # noqa: PLW1509 - no thread of this process runs now
+        preexec_fn=None if core is None else bind,  # noqa: PLW1509 - no thread of this process runs now
     ) as process:
         assert process.stderr is not None
         family = _Family(process.pid)
@@ -80,6 +81,15 @@ def measure(command: Sequence[str], one_core: bool = False) -> Run:
     unit_bytes = 1 if sys.platform == "darwin" else 1024
     peak_bytes = max(usage.ru_maxrss * unit_bytes, family.peak_bytes)
     return Run(wall_s, usage.ru_utime + usage.ru_stime, peak_bytes)
+
+
+def measure_apart(commands: Sequence[Sequence[str]]) -> float:
+    """Seconds until all ``commands`` are done that run at the same time, each on a core of its own."""
+    cores = sorted(os.sched_getaffinity(0))[: len(commands)]
+    start_s = time.perf_counter()
+    with ThreadPoolExecutor(len(commands)) as pool:
+        list(pool.map(measure, commands, cores))
+    return time.perf_counter() - start_s
 
 
 class _Family(threading.Thread):

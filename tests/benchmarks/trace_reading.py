@@ -1,7 +1,7 @@
 """How fast, how small and how careful traces are read: every table that the trace engine is held to.
 
 ``python -m tests.benchmarks.trace_reading [--quick] [--python PATH]`` prints them and ends with status 1 if a target
-is missed. Owns the targets and the sizes at which they are checked; its inputs are made in a temporary folder.
+is missed. Owns the targets; its inputs are made in a temporary folder.
 ``--quick`` takes small ones, to see that all of it runs: there, start-up and imports weigh more than reading, so only
 the fuzz test decides the status.
 """
@@ -16,13 +16,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO
 
-from tests.benchmarks.measuring import ROOT, Figure, Run, interleaved, measure, median, say, say_figures, say_table
-from tests.benchmarks.synthetic import write_trace
+from tests.benchmarks.measuring import (
+    ROOT,
+    Figure,
+    Run,
+    interleaved,
+    measure,
+    measure_apart,
+    median,
+    say,
+    say_figures,
+    say_table,
+)
+from tests.benchmarks.reading_inputs import QUICK, Settings, Sizes
 
 _MIB = 1 << 20
 _TOOLS = Path(__file__).with_name("tools.py")
@@ -35,49 +45,7 @@ _TOOL_TARGETS = {
 }
 _NO_TOOL = 3
 _NUM_OFFENDERS_SHOWN = 5
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How much of everything; ``*_mb`` are 1e6 bytes of JSON."""
-
-    table_mb: tuple[float, ...] = (1, 10, 100, 350, 1000, 2000)
-    reference_mb: float = 350
-    largest_mb: float = 2000
-    tools_mb: float = 350
-    num_events: int = 500_000
-    num_ranks: int = 4
-    num_rounds: int = 3
-    num_starts: int = 10
-
-
-QUICK = Sizes(
-    table_mb=(1, 5, 20, 40),
-    reference_mb=20,
-    largest_mb=40,
-    tools_mb=5,
-    num_events=20_000,
-    num_ranks=2,
-    num_rounds=1,
-    num_starts=3,
-)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the benchmark was asked for; ``python`` has the other tools, ``folder`` takes the inputs."""
-
-    sizes: Sizes
-    python: str
-    folder: Path
-    num_mutations: int
-
-    def trace(self, size_mb: float, *, with_shapes: bool = False) -> Path:
-        """The synthetic trace of this size, made on first use."""
-        path = self.folder / f"{size_mb:g}_mb{'_with_shapes' if with_shapes else ''}.pt.trace.json"
-        if not path.exists():
-            write_trace(path, size_mb, with_shapes=with_shapes)
-        return path
+_NUM_CORE_ROUNDS = 5
 
 
 def reading(settings: Settings) -> list[Figure]:
@@ -125,17 +93,27 @@ def two_cores(settings: Settings) -> list[Figure]:
     if not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2:
         say("  skipped: this needs two cores and a system that can hold a process to one of them")
         return []
-    sizes = settings.sizes
-    folder = settings.folder / "ranks"
-    folder.mkdir()
+    sizes, cores = settings.sizes, sorted(os.sched_getaffinity(0))
+    folder, halves = settings.folder / "ranks", (settings.folder / "even", settings.folder / "odd")
     for rank in range(sizes.num_ranks):
-        os.link(settings.trace(sizes.reference_mb), folder / f"rank{rank}.pt.trace.json")
-    tasks = {"one": partial(measure, _command(folder), True), "all": partial(measure, _command(folder))}
-    runs = interleaved(tasks, sizes.num_rounds)
-    one_s, all_s = _wall_s(runs["one"]), _wall_s(runs["all"])
-    say(f"  {sizes.num_ranks} ranks of {sizes.reference_mb:g} MB: {one_s:.2f} s on one core, {all_s:.2f} s on all")
-    cores = len(os.sched_getaffinity(0))
-    return [Figure(f"a folder of ranks on {cores} cores, against one", one_s / all_s, 1.7, "x")]
+        for place in (folder, halves[rank % 2]):
+            place.mkdir(exist_ok=True)
+            os.link(settings.trace(sizes.reference_mb), place / f"rank{rank}.pt.trace.json")
+    tasks: dict[str, Callable[[], float]] = {
+        "one": lambda: measure(_command(folder), cores[0]).wall_s,
+        "all": lambda: measure(_command(folder)).wall_s,
+        "apart": lambda: measure_apart([_command(half) for half in halves]),
+    }
+    seconds = {name: median(runs) for name, runs in interleaved(tasks, _NUM_CORE_ROUNDS).items()}
+    gain, apart = (seconds["one"] / seconds[name] for name in ("all", "apart"))
+    say(
+        f"  {sizes.num_ranks} ranks of {sizes.reference_mb:g} MB: {seconds['one']:.2f} s on one core, "
+        f"{seconds['all']:.2f} s on all; half of them by each of two commands at a time {seconds['apart']:.2f} s"
+    )
+    return [
+        Figure(f"a folder of ranks on {len(cores)} cores, against one", gain, 1.7, "x"),
+        Figure("of what this machine gives two separate commands", gain / apart, 0.95, "x"),
+    ]
 
 
 def other_tools(settings: Settings) -> list[Figure]:
