@@ -7,21 +7,15 @@ never values, so it never waits for the device: a count of values stays where th
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections import UserDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from traceback import format_exception_only
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 
-from lightning_perfwatch.live.batch_structure import structure
 from lightning_perfwatch.live.padding import PaddingMark, find_mark
 from lightning_perfwatch.live.tally import Count
-
-log = logging.getLogger(__name__)
-Chosen = TypeVar("Chosen")
 
 TOKEN_KEYS = ("input_ids", "tokens", "token_ids", "decoder_input_ids")
 """Keys under which token ids are found, in this order (Hugging Face's names first)."""
@@ -29,19 +23,6 @@ TOKEN_KEYS = ("input_ids", "tokens", "token_ids", "decoder_input_ids")
 _SEQUENCE_RANK = 2
 _DEEPEST = 3
 _MOST_ELEMENTS = 32
-_MOST_STRUCTURES = 1024
-
-
-class Amounts(NamedTuple):
-    """Samples and tokens of one batch; None where they can't be told.
-
-    A sample is an entry along the first dimension: a row of packed sequences is one. ``tokens`` holds padding too,
-    ``nonpadding`` does not. A :data:`~lightning_perfwatch.live.tally.Count` may be a tensor on the batch's device.
-    """
-
-    samples: int | None
-    tokens: Count
-    nonpadding: Count = None
 
 
 class Found(NamedTuple):
@@ -53,125 +34,6 @@ class Found(NamedTuple):
 
 
 UNKNOWN = Found(None, None)
-
-
-class BatchCounter:
-    """Counts batches: by shape, or tokens by the user's key or callable.
-
-    A callable that fails or returns no whole number makes tokens unknown and is warned about once. It may return a
-    tensor of one number, which is read where the device is waited for anyway. Its number stands alone: padding is not
-    looked for then.
-
-    Args:
-        tokens: None, a key or a callable.
-        loaders: the training loaders as the Trainer has them. Where they are a dict, list or tuple, a batch has the
-            same form with one batch of each, and these are added up.
-    """
-
-    def __init__(self, tokens: str | Callable[[Any], Any] | None = None, loaders: Any = None) -> None:
-        self._tokens = tokens
-        self._loaders = loaders
-        self._complained = False
-        self._marks: set[str] = set()
-        self._known: dict[Hashable, _Known] = {}
-
-    @property
-    def is_chosen(self) -> bool:
-        """Whether the user has chosen how tokens are counted."""
-        return self._tokens is not None
-
-    @property
-    def nonpadding_by(self) -> str | None:
-        """The kind of mark by which padding was told; None where it was not, or by several kinds."""
-        return next(iter(self._marks)) if len(self._marks) == 1 else None
-
-    def count(self, batch: Any) -> Amounts:
-        """The amounts of ``batch``, never raising; the same object for batches that count alike, where it can be."""
-        if self._tokens is not None:
-            return self._count(batch)[0]
-        tensors: list[torch.Tensor] = []
-        alike = structure(batch, tensors)
-        if alike is None:
-            return self._count(batch)[0]
-        known = self._known.get(alike)
-        if known is None:
-            amounts, marks = self._count(batch)
-            places = _places(marks, tensors)
-            if places is not None:
-                if len(self._known) >= _MOST_STRUCTURES:
-                    self._known.clear()
-                self._known[alike] = _Known(amounts._replace(nonpadding=None), places)
-            return amounts
-        if not known.marks:
-            return known.amounts
-        marks = [PaddingMark(by, tensors[place]) for by, place in known.marks]
-        return known.amounts._replace(nonpadding=self._nonpadding(marks))
-
-    def known(self, batch: Any) -> Amounts | None:
-        """What :meth:`count` gives for ``batch``, where its structure tells that and was met before; else None."""
-        if self._tokens is not None:
-            return None
-        alike = structure(batch, [])
-        known = None if alike is None else self._known.get(alike)
-        return None if known is None or known.marks else known.amounts
-
-    def _count(self, batch: Any) -> tuple[Amounts, list[PaddingMark]]:
-        """The amounts of ``batch``, and what marks its padding if they hold that."""
-        try:
-            parts = split(batch, self._loaders)
-            found = [find_amounts(part) for part in parts]
-        except Exception:  # noqa: BLE001 - a user's batch may fail in any way when it is looked at
-            parts, found = [batch], [UNKNOWN]
-        known = [part.samples for part in found if part.samples is not None]
-        samples = sum(known) if len(known) == len(found) else None
-        choice = self._tokens
-        if callable(choice):
-            return Amounts(samples, self._chosen(batch, lambda: _count_of(choice(batch)))), []
-        if choice is not None:
-            found = self._chosen(batch, lambda: [_by_key(part, choice) for part in parts]) or [UNKNOWN]
-        marks = [part.mark for part in found if part.mark is not None]
-        if len(marks) < len(found):
-            marks = []
-        return Amounts(samples, _sum([part.tokens for part in found]), self._nonpadding(marks)), marks
-
-    def _nonpadding(self, marks: Sequence[PaddingMark]) -> Count:
-        self._marks.update(mark.by for mark in marks)
-        try:
-            return _sum([mark.count() for mark in marks])
-        except Exception:  # noqa: BLE001 - a tensor in a layout or on a device that can't count
-            return None
-
-    def _chosen(self, batch: Any, count: Callable[[], Chosen]) -> Chosen | None:
-        """What the user's choice gives; None and one warning where it fails."""
-        try:
-            return count()
-        except Exception as error:  # noqa: BLE001 - the user's own function may fail in any way
-            if not self._complained:
-                self._complained = True
-                log.warning(
-                    "PerfWatch can't count tokens with tokens=%r on a batch of type %s (%s): tokens per second stay "
-                    "unknown.",
-                    self._tokens, type(batch).__name__, "".join(format_exception_only(error)).strip(),
-                )  # fmt: skip
-            return None
-
-
-class _Known(NamedTuple):
-    """What batches of one structure count; ``marks`` says of each mark of padding its kind and which tensor it is."""
-
-    amounts: Amounts
-    marks: tuple[tuple[str, int], ...]
-
-
-def _places(marks: Sequence[PaddingMark], tensors: Sequence[torch.Tensor]) -> tuple[tuple[str, int], ...] | None:
-    """The kind of each of the ``marks`` and its place among the ``tensors``; None if one has not just one place."""
-    places: list[tuple[str, int]] = []
-    for mark in marks:
-        found = [place for place, tensor in enumerate(tensors) if tensor is mark.tensor]
-        if len(found) != 1:  # of inputs that are their own labels the next batch may have two tensors
-            return None
-        places.append((mark.by, found[0]))
-    return tuple(places)
 
 
 def split(batch: Any, loaders: Any) -> list[Any]:
@@ -252,12 +114,12 @@ def _of_sequence(batch: list[Any] | tuple[Any, ...], depth: int) -> Found:
     return Found(_first_length(sized[0]), _tokens_of(sized))
 
 
-def _by_key(batch: Any, key: str) -> Found:
+def by_key(batch: Any, key: str) -> Found:
     """The user's key: the elements of that tensor, or the number that is stored there."""
     value = batch[key] if isinstance(batch, Mapping) else getattr(batch, key)
     if isinstance(value, torch.Tensor) and value.dim():
         return Found(None, value.numel(), find_mark(_named_parts(batch) or {}, value))
-    return Found(None, _count_of(value))
+    return Found(None, count_of(value))
 
 
 def _tokens_of(tensors: Sequence[torch.Tensor]) -> int | None:
@@ -275,7 +137,7 @@ def _first_length(tensor: torch.Tensor) -> int | None:
     return int(tensor.shape[0]) if tensor.dim() else None
 
 
-def _count_of(value: Any) -> int | torch.Tensor:
+def count_of(value: Any) -> int | torch.Tensor:
     """A number as an int, a tensor of one number as it is.
 
     Raises:
@@ -290,7 +152,7 @@ def _count_of(value: Any) -> int | torch.Tensor:
     return int(value)
 
 
-def _sum(counts: Sequence[Count]) -> Count:
+def added(counts: Sequence[Count]) -> Count:
     """The sum, wherever the counts lie; None if one of them is, or if there is none."""
     total: Count = None
     for count in counts:

@@ -14,7 +14,7 @@ from typing import Any
 
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.live.actions import checkpoint_keys
-from lightning_perfwatch.live.batch import BatchCounter
+from lightning_perfwatch.live.batch_counter import BatchCounter
 from lightning_perfwatch.live.budget import Budget
 from lightning_perfwatch.live.clock import Device, DeviceMarks
 from lightning_perfwatch.live.compile_watch import CompileWatch
@@ -59,7 +59,7 @@ class FitWatch:
         module: the LightningModule.
         own: the callback, so that its cost and its doubles are known.
         schedule: which steps are audited and profiled.
-        tokens: how tokens are counted, see :class:`~lightning_perfwatch.live.batch.BatchCounter`.
+        tokens: how tokens are counted, see :class:`~lightning_perfwatch.live.batch_counter.BatchCounter`.
         directory: where traces are written; None if this process records none.
         options: what a trace records.
         triggers, answers: see :class:`~lightning_perfwatch.live.on_demand.OnDemand`.

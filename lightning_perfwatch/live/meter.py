@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning_perfwatch.counts import Counted, Interval
-from lightning_perfwatch.live.batch import Amounts, BatchCounter
+from lightning_perfwatch.live.batch_counter import BatchCounter, Taken
 from lightning_perfwatch.live.clock import Device
 from lightning_perfwatch.live.flop_meter import FlopMeter
 from lightning_perfwatch.live.metrics import MetricRow, RowSums
@@ -25,6 +25,7 @@ from lightning_perfwatch.live.phases import PhaseTimer
 from lightning_perfwatch.live.plan import Plan
 from lightning_perfwatch.live.schedule import Action, Schedule
 from lightning_perfwatch.live.stopwatch import Nanoseconds
+from lightning_perfwatch.live.tally import Count
 from lightning_perfwatch.live.throughput import Throughput
 from lightning_perfwatch.live.totals import RunTotals
 from lightning_perfwatch.measurements import Seconds
@@ -38,19 +39,34 @@ _LONG_GAP_S = 100e-6
 class _Run:
     """Steps that followed each other and count alike, so that most of them are told by a number."""
 
-    __slots__ = ("amounts", "clean", "flops", "is_begun", "num_steps")
+    __slots__ = ("amounts", "clean", "flops", "is_begun", "nonpadding", "num_steps")
 
-    def __init__(self, amounts: Amounts, clean: bool) -> None:
-        self.amounts = amounts
+    def __init__(self, taken: Taken, clean: bool) -> None:
+        self.amounts = taken.amounts
         self.clean = clean
         self.flops: float | None = None  # of one step
         self.num_steps = 1  # whose times are still to be added
+        self.nonpadding = [taken.nonpadding] if taken.is_apart else None  # of each of these steps
         self.is_begun = False  # whether the times of its first step are added
 
     @property
     def tokens(self) -> int | None:
         """Tokens of one step; None also where they lie on the device, since they are not read here."""
         return self.amounts.tokens if isinstance(self.amounts.tokens, int) else None
+
+    def add(self, taken: Taken) -> None:
+        """One more step, with the same amounts."""
+        self.num_steps += 1
+        if self.nonpadding is not None:
+            self.nonpadding.append(taken.nonpadding)
+
+    def leave(self, num_steps: int) -> list[Count] | None:
+        """The oldest steps' times are added; what each of them held besides padding, where they differ in that."""
+        self.num_steps -= num_steps
+        if self.nonpadding is None:
+            return None
+        left, self.nonpadding = self.nonpadding[:num_steps], self.nonpadding[num_steps:]
+        return left
 
 
 class Meter:
@@ -113,13 +129,13 @@ class Meter:
         Only every ``row_stride``-th row that is due is made.
         """
         self._ended_ns = perf_counter_ns()
-        amounts = self._counter.count(batch)
+        taken = self._counter.take(batch)
         clean = not is_disturbed and self._next_is_clean
         run = self._runs[-1] if self._runs else None
-        if run is not None and run.amounts is amounts and run.clean is clean and self._flops.is_settled:
-            run.num_steps += 1
+        if run is not None and run.amounts is taken.amounts and run.clean is clean and self._flops.is_settled:
+            run.add(taken)
         else:
-            self._begin_run(batch, amounts, clean)
+            self._begin_run(batch, taken, clean)
         self._is_open_clean = self._is_open_clean and clean
         self._is_due = self._is_row_due(row_stride)
         if step + 1 >= self._unchanged_until:
@@ -144,10 +160,11 @@ class Meter:
         run = self._runs[-1] if self._runs else None
         if run is None or not run.clean or not self._flops.is_settled or self._ends_epoch():
             return False
-        if self._counter.known(batch) is not run.amounts:
+        taken = self._counter.take_like(batch, run.amounts)
+        if taken is None:
             return False
         self._ended_ns = now_ns
-        run.num_steps += 1
+        run.add(taken)
         return True
 
     def add(self, phases_ns: Nanoseconds, are_pure: npt.NDArray[np.bool_]) -> None:
@@ -162,7 +179,6 @@ class Meter:
             steps = slice(first, first + num_steps)
             self._add_alike(run, phases_ns[steps], are_pure[steps])
             first += num_steps
-            run.num_steps -= num_steps
             if run.num_steps == 0:
                 self._runs.popleft()
 
@@ -174,7 +190,9 @@ class Meter:
             first = 1 if self._throughput.num_steps == 0 else 0
             clean = bool(are_pure[first:].all())
         by_phase_ns = phases_ns.sum(axis=0).tolist()
-        self._throughput.add(sum(by_phase_ns) / 1e9, *run.amounts, num_steps=num_steps, clean=clean)
+        nonpadding = run.leave(num_steps)
+        steps_s = sum(by_phase_ns) / 1e9
+        self._throughput.add(steps_s, *run.amounts, num_steps=num_steps, clean=clean, nonpadding_of=nonpadding)
         self._row.add(by_phase_ns, None if run.flops is None else run.flops * num_steps)
         num_again = num_steps if run.is_begun else num_steps - 1  # the meter of FLOPs has had the first one
         run.is_begun = True
@@ -233,10 +251,10 @@ class Meter:
         )
         return replace(counted, in_all=self._totals.add(counted))
 
-    def _begin_run(self, batch: Any, amounts: Amounts, clean: bool) -> None:
-        if amounts.tokens is None and not self._unknown_said:
+    def _begin_run(self, batch: Any, taken: Taken, clean: bool) -> None:
+        if taken.amounts.tokens is None and not self._unknown_said:
             self._say_unknown(batch)
-        run = _Run(amounts, clean)
+        run = _Run(taken, clean)
         run.flops = self._flops.add(batch, run.tokens, clean=clean)
         self._runs.append(run)
 

@@ -34,7 +34,7 @@ class PaddingMark:
             return self.tensor.count_nonzero()  # packed sequences are numbered in it, so it is no sum
         if self.by == LABELS:
             return (self.tensor != IGNORED_LABEL).count_nonzero()
-        return self.tensor[-1]
+        return self.tensor[-1].clone()  # it is added up later, and the batch is the user's
 
 
 def find_mark(parts: Mapping[str, Any], ids: torch.Tensor) -> PaddingMark | None:

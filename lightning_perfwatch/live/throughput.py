@@ -6,6 +6,7 @@ Pure arithmetic: durations and amounts are arguments. Knows no clock and no batc
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from lightning_perfwatch.counts import Counted, Interval
 from lightning_perfwatch.live.tally import Count, Tally
@@ -40,13 +41,22 @@ class Throughput:
         *,
         num_steps: int = 1,
         clean: bool = True,
+        nonpadding_of: Sequence[Count] | None = None,
     ) -> None:
-        """Steps of ``steps_s`` seconds in all, each with these amounts; unknown ones make their sums unknown."""
+        """Steps of ``steps_s`` seconds in all, each with these amounts; unknown ones make their sums unknown.
+
+        ``nonpadding_of`` tells of each step for itself what ``nonpadding`` does not tell of all of them.
+        """
         self._num_batches += num_steps
         self.num_steps += num_steps
         self._duration_s += steps_s
-        for tally, count in zip(self._counts, (samples, tokens, nonpadding), strict=True):
-            tally.add(count, num_steps)
+        of_samples, of_tokens, of_nonpadding = self._counts
+        of_samples.add(samples, num_steps)
+        of_tokens.add(tokens, num_steps)
+        if nonpadding_of is None:
+            of_nonpadding.add(nonpadding, num_steps)
+        else:
+            of_nonpadding.add_all(nonpadding_of)
         self.is_clean = self.is_clean and clean
 
     def add_wait(self, wait_s: float) -> None:

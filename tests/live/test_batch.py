@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import ones, tensor, zeros
 
-from lightning_perfwatch.live.batch import UNKNOWN, Amounts, BatchCounter, Found, find_amounts, split
+from lightning_perfwatch.live.batch import UNKNOWN, Found, find_amounts, split
+from lightning_perfwatch.live.batch_counter import Amounts, BatchCounter
 
 
 class BatchEncoding(UserDict[str, Any]):

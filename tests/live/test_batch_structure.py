@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from lightning_perfwatch.live.batch import Amounts, BatchCounter
+from lightning_perfwatch.live.batch_counter import Amounts, BatchCounter
 from lightning_perfwatch.live.batch_structure import structure
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from lightning_perfwatch.counts import Counted, Flops
-from lightning_perfwatch.live.batch import BatchCounter
+from lightning_perfwatch.live.batch_counter import BatchCounter
 from lightning_perfwatch.live.clock import Device
 from lightning_perfwatch.live.flop_meter import FlopMeter
 from lightning_perfwatch.live.flops import StepFlops
@@ -38,7 +38,7 @@ def padded(step: int) -> dict[str, torch.Tensor]:
 
 
 def measured(
-    batches: Sequence[Any], num_at_once: int, *, is_asynchronous: bool = False, quietly: bool = False, **settings: Any
+    batches: Iterable[Any], num_at_once: int, *, is_asynchronous: bool = False, quietly: bool = False, **settings: Any
 ) -> Any:
     """All that a meter tells of ``batches``, with the times added for ``num_at_once`` steps at a time.
 
@@ -116,7 +116,23 @@ def test_steps_taken_quietly_count_as_those_that_are_not(batches: Sequence[Any],
 
     assert plain(quiet) == plain(measured(batches, 1, **settings))
     is_told_by_shape = not callable(settings.get("flops_per_batch")) and "tokens" not in settings
-    assert bool(quiet[5]) == (is_told_by_shape and not isinstance(batches[0], dict))
+    assert bool(quiet[5]) == is_told_by_shape
+    num_nonpadding = sum(int(batch["attention_mask"].sum()) for batch in batches if isinstance(batch, dict))
+    assert quiet[3].nonpadding_tokens == (num_nonpadding if num_nonpadding and "tokens" not in settings else None)
+
+
+def test_a_batch_that_changes_after_its_step_counts_as_it_was() -> None:
+    """A loader may fill the same memory again and again."""
+    bounds = torch.tensor([0, 9])
+    batch = {"input_ids": ids(1, 16), "cu_seqlens": bounds}
+
+    def batches() -> Iterator[Any]:
+        for step in range(NUM_STEPS):
+            bounds[-1] = step
+            yield batch
+
+    counted: Counted = measured(batches(), 64, quietly=True)[3]
+    assert counted.nonpadding_tokens == sum(range(NUM_STEPS))
 
 
 def test_a_step_is_offered_as_quiet_only_where_no_interval_ends_and_no_row_is_due() -> None:

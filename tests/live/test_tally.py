@@ -33,6 +33,26 @@ def test_the_sum_of_numbers_wherever_they_lie(counts: tuple[Any, ...], total: in
     assert tally_of(*counts).take() == total
 
 
+@pytest.mark.parametrize(
+    "counts",
+    [
+        (),
+        (torch.tensor(3),),
+        (torch.tensor(3), torch.tensor(4), torch.tensor([5])),
+        (torch.tensor(3), torch.tensor(4, dtype=torch.int32)),
+        (torch.tensor(2.0), torch.tensor(0.5)),
+        (torch.tensor(3), None),
+        (3, torch.tensor(4), torch.tensor(1)),
+    ],
+)
+def test_several_at_once_are_each_of_them(counts: tuple[Any, ...]) -> None:
+    tally = Tally()
+    tally.add(7)
+    tally.add_all(counts)
+    tally.add(torch.tensor(1))
+    assert tally.take() == tally_of(7, *counts, torch.tensor(1)).take()
+
+
 @pytest.mark.parametrize("count", [3, None, torch.tensor(3), torch.tensor([2.0])])
 def test_one_count_several_times_is_that_many_counts(count: Any) -> None:
     tally = Tally()

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from lightning_perfwatch import Schedule
 from lightning_perfwatch.counts import Counted, Totals
-from lightning_perfwatch.live.batch import Amounts
+from lightning_perfwatch.live.batch_counter import Amounts
 from tests.reports.harness import NEVER, Module, evidence, fit, loader, perfwatch, said_by_perfwatch, trainer
 
 
