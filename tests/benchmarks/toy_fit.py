@@ -1,4 +1,4 @@
-"""One fit of a tiny model in which a tool is switched on and off every 25 steps, and what each step took.
+"""One fit of a tiny model in which a tool is switched on and off every 50 steps, and what each step took.
 
 Run as a script by any interpreter that has the tool: ``python toy_fit.py TOOL TRAINER NUM_STEPS MEASURE``, TRAINER
 ``default`` or ``bare``, MEASURE ``measure``, ``memory`` or ``waits``. Prints JSON. Imports nothing of this project but
@@ -24,11 +24,12 @@ from typing import Any
 MISSING = 3
 """Exit status where the interpreter does not have the tool."""
 
-EVERY = 25
-"""Steps from one switch to the next."""
+EVERY = 50
+"""Steps from one switch to the next: as often as Lightning logs, or all rows of metrics would fall to the tool's steps
+and be paid by half of them."""
 
-FIRST = 300
-"""Steps before the first switch, with the tool on: its window and its first row of metrics lie there."""
+FIRST = 3000
+"""Steps before the first switch, with the tool on: its window, its first row of metrics and the analysis lie there."""
 
 Tool = tuple[Any, Any]
 """A callback, or None, and a profiler for the Trainer, or None."""
@@ -174,15 +175,16 @@ def measure(tool_name: str, kind: str, num_steps: int) -> dict[str, Any]:
     """Readings of the wall clock and of the thread's CPU time in each step, and where the tool was switched."""
     at_ns: list[int] = []
     cpu_ns: list[int] = []
+    first = min(FIRST, num_steps // 3)
 
     def on_step(step: int, place: Any) -> None:
         at_ns.append(time.perf_counter_ns())
         cpu_ns.append(time.thread_time_ns())
-        if step >= FIRST and step % EVERY == 0:
+        if step >= first and (step - first) % EVERY == 0:
             place[0].flip(place[1])
 
     said = fit(tool_name, kind, num_steps, on_step)
-    return {"at_ns": at_ns, "cpu_ns": cpu_ns, "first": FIRST, "every": EVERY, "said": said}
+    return {"at_ns": at_ns, "cpu_ns": cpu_ns, "first": first, "every": EVERY, "said": said}
 
 
 def memory(tool_name: str, kind: str, num_steps: int) -> dict[str, Any]:
@@ -206,6 +208,7 @@ def waits(tool_name: str, kind: str, num_steps: int) -> dict[str, Any]:
 
     waiting = {"item", "tolist", "numpy", "cpu", "__bool__", "__int__", "__float__", "nonzero", "is_nonzero", "equal"}
     count = 0
+    first = min(FIRST, num_steps // 3)
 
     class Counting(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -222,7 +225,7 @@ def waits(tool_name: str, kind: str, num_steps: int) -> dict[str, Any]:
         count += 1
 
     def on_step(step: int, place: Any) -> None:
-        if step == FIRST:
+        if step == first:
             mode.__enter__()
             cuda.synchronize = synchronize
         elif step == num_steps - 1:
@@ -230,7 +233,7 @@ def waits(tool_name: str, kind: str, num_steps: int) -> dict[str, Any]:
             cuda.synchronize = original
 
     said = fit(tool_name, kind, num_steps, on_step)
-    return {"num_waits": count, "num_steps": num_steps - 1 - FIRST, "said": said}
+    return {"num_waits": count, "num_steps": num_steps - 1 - first, "said": said}
 
 
 MEASURES = {measure.__name__: measure for measure in (measure, memory, waits)}
