@@ -6,6 +6,7 @@ Owns the reading of unit suffixes. Knows no rule and none of its keys.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -15,13 +16,17 @@ _MOST_CHARS = 200
 
 
 def evidence_facts(evidence: Mapping[str, Any]) -> Iterable[Fact]:
-    """Each entry that was measured, by its key's suffix: ``wait_s: 0.0995`` is "wait: 99.5 ms"."""
-    for key, value in evidence.items():
-        if value is None:
-            continue
+    """Each entry that was measured, by its key's suffix: ``wait_s: 0.0995`` is "wait: 99.5 ms".
+
+    A share beside the same in another unit says that it is one.
+    """
+    known = {key: value for key, value in evidence.items() if value is not None}
+    num_named = Counter(_split(key)[0] for key in known)
+    for key, value in known.items():
         name, words = _split(key)
         said = words(float(value)) if _is_number(value) else _other(value)
-        yield Fact(label(name) or label(key), clean(said) or "empty")
+        shown = key if words is percent and num_named[name] > 1 else name
+        yield Fact(label(shown) or label(key), clean(said) or "empty")
 
 
 def _split(key: str) -> tuple[str, Callable[[float], str]]:

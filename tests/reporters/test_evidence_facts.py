@@ -43,3 +43,8 @@ def test_long_evidence_is_cut() -> None:
 
     assert len(fact.value) == 200
     assert fact.value.endswith("…")
+
+
+def test_a_share_beside_the_same_in_seconds_says_that_it_is_one() -> None:
+    facts = list(evidence_facts({"wait_s": 0.0995, "load_share": 0.25, "wait_share": 0.4676}))
+    assert facts == [Fact("wait", "99.5 ms"), Fact("load", "25 %"), Fact("wait share", "47 %")]
