@@ -47,7 +47,7 @@ class LoggerSink:
         self._keys = set(row) if step > self._step else self._keys | set(row)
         self._step = max(step, self._step)
         self._each([self._own], lambda files: files.open())
-        self._each(self._loggers, lambda logger: logger.log_metrics(dict(row), step=step))
+        self._each(self._loggers, lambda logger: tensorboard.log_row(logger, dict(row), step))
 
     def conclude(
         self,

@@ -48,6 +48,33 @@ def write_text(report: Report, writer: TextWriter, step: int) -> None:
     writer.add_text(TEXT_TAG, markdown.render(report), step)
 
 
+def log_row(logger: Any, row: dict[str, float], step: int) -> None:
+    """Log ``row`` as one event where ``logger`` is Lightning's own TensorBoardLogger, else as the logger does it.
+
+    It writes an event for each scalar, and torch's writer has a queue of ten: a row of more waits for its thread.
+    """
+    writer = _file_writer(logger)
+    if writer is None:
+        logger.log_metrics(row, step=step)
+    else:
+        _write_row(writer, row, step)
+
+
+def _file_writer(logger: Any) -> Any:
+    """torch's writer of events behind ``logger``; None where a row may go another way."""
+    is_lightnings = type(logger).__module__.startswith(("lightning.pytorch.", "pytorch_lightning."))
+    if not is_lightnings or type(logger).__name__ != "TensorBoardLogger" or logger._prefix:
+        return None
+    experiment = logger.experiment
+    return getattr(experiment, "file_writer", None) if type(experiment).__module__.startswith("torch.") else None
+
+
+def _write_row(writer: Any, row: Mapping[str, float], step: int) -> None:
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    writer.add_summary(Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in row.items()]), step)
+
+
 def shows_no_hparams(logger: Any) -> bool:
     """Whether a TensorBoardLogger has left TensorBoard's hparams tab alone.
 
@@ -97,8 +124,7 @@ class EventFiles:
 
     def log_metrics(self, metrics: dict[str, float], step: int) -> None:
         """One row of scalars."""
-        for key, value in metrics.items():
-            self.experiment.add_scalar(key, value, step)
+        _write_row(self.experiment.file_writer, metrics, step)
 
     def write_session(self, hparams: Mapping[str, str | int | float | bool], is_complete: bool) -> None:
         """The run as a session of the hparams tab, whose metrics are the scalars in these files.

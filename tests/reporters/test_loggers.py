@@ -13,6 +13,7 @@ import pytest
 import yaml
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from lightning_perfwatch.measurements import LoaderInfo
 from lightning_perfwatch.reporters.hparams import settings
@@ -67,6 +68,11 @@ def run(directory: Path | None, *loggers: Any, is_complete: bool = True) -> None
 
 def events(path: Path) -> EventAccumulator:
     return EventAccumulator(str(path)).Reload()
+
+
+def stored(folder: Path) -> list[Any]:
+    """The events in the files of ``folder``, in their order."""
+    return [event for path in sorted(folder.glob("events.*")) for event in EventFileLoader(str(path)).Load()]
 
 
 def scalars(path: Path) -> dict[str, list[tuple[int, float]]]:
@@ -189,6 +195,31 @@ def test_beside_a_tensorboard_logger_the_event_files_hold_what_the_user_did_not_
     assert theirs["tensors"] == ["perfwatch/report/text_summary"]
     assert set(ours["scalars"]) == set(RESULT)
     assert "custom_scalars__config__" in ours["tensors"]
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_row_is_one_event(tmp_path: Path, is_own: bool) -> None:
+    logger = TensorBoardLogger(tmp_path, name="logs", version=0)
+    sink = LoggerSink([] if is_own else [logger], tmp_path / "perfwatch")
+    sink.log(ROW, 4)
+    sink.conclude(REPORT, {}, RESULT, 4)
+    logger.finalize("success")
+
+    folder = tmp_path / "perfwatch" if is_own else Path(logger.log_dir)
+    assert next(len(event.summary.value) for event in stored(folder) if event.step == 4) == len(ROW)
+    assert scalars(folder)["perfwatch/step_time_ms"] == [(4, 12.5)]
+
+
+def test_a_tensorboard_logger_of_the_users_own_logs_as_it_does(tmp_path: Path) -> None:
+    class Shouting(TensorBoardLogger):
+        def log_metrics(self, metrics: Any, step: int | None = None) -> None:
+            super().log_metrics({name.upper(): value for name, value in metrics.items()}, step)
+
+    logger = Shouting(tmp_path, name="logs", version=0)
+    LoggerSink([logger], tmp_path / "perfwatch").log(ROW, 4)
+    logger.finalize("success")
+
+    assert set(scalars(Path(logger.log_dir))) == {name.upper() for name in ROW}
 
 
 # In TensorBoard itself
