@@ -32,8 +32,8 @@ class Recompilation(Rule):
     failed. Compilations count from step ``first_step`` on: before that a function is compiled first, and once more
     where a number or a length turns out to vary, which has to be. A step with one loses what it takes longer than the
     median step (8 % more than dynamo's own figure in one measurement: guards are built, and new code runs for the first
-    time). The share is that over all time spent on training without the first compilations, so it falls with the
-    length of the run. It is a lower bound where a function was compiled ``recompile_limit`` times: that runs
+    time). The share is that over all time spent on training without what the first step lost, as in throughput; so it
+    falls with the length of the run. It is a lower bound where a function was compiled ``recompile_limit`` times: that runs
     uncompiled since, and what this costs is not known.
 
     Fix: give inputs a fixed length (``drop_last=True``, padding to multiples of 64), mark what varies with
@@ -57,7 +57,7 @@ class Recompilation(Rule):
         compilations = evidence.compilations or ()
         again = [one for one in compilations if one.step >= self.first_step]
         spent_s = _lost_s(again, usual_s)
-        training_s -= _lost_s([one for one in compilations if one.step < self.first_step], usual_s)
+        training_s -= _lost_s([one for one in compilations if one.step == 0], usual_s)
         if not again or training_s <= 0 or spent_s / training_s < self.info_share:
             return
         worst = max(_by_function(again), key=lambda found: sum(one.compile_s for one in found))

@@ -55,9 +55,11 @@ def test_a_step_that_compiles_loses_what_it_takes_longer_than_the_others() -> No
     assert finding.share == pytest.approx(0.1)
 
 
-def test_the_first_compilations_are_no_part_of_the_training() -> None:
+def test_what_the_first_step_loses_is_no_part_of_the_training() -> None:
     (finding,) = found(replace(FIRST, step_s=9.0 + float(step_times().step_s[0])), SHAPE, training_s=14.0)
     assert finding.share == pytest.approx(0.1)
+    (finding,) = found(replace(FIRST, step=1), SHAPE, training_s=14.0)
+    assert finding.share == pytest.approx(0.5 / 14)
 
 
 def test_a_function_that_is_compiled_no_more_costs_at_least_that() -> None:
