@@ -33,8 +33,8 @@ class Recompilation(Rule):
     where a number or a length turns out to vary, which has to be. A step with one loses what it takes longer than the
     median step (8 % more than dynamo's own figure in one measurement: guards are built, and new code runs for the first
     time). The share is that over all time spent on training without what the first step lost, as in throughput; so it
-    falls with the length of the run. It is a lower bound where a function was compiled ``recompile_limit`` times: that runs
-    uncompiled since, and what this costs is not known.
+    falls with the length of the run. It is a lower bound where a function was compiled ``recompile_limit`` times:
+    that runs uncompiled since, and what this costs is not known.
 
     Fix: give inputs a fixed length (``drop_last=True``, padding to multiples of 64), mark what varies with
     ``torch._dynamo.mark_dynamic`` or ``torch.compile(dynamic=True)``, pass numbers that change as tensors.
