@@ -2,8 +2,8 @@
 
 ``python -m tests.benchmarks.compared_gain [--rounds N]`` trains the example GPT with dropout and without it under
 PerfWatch and compares the two reports. Before and after each run it trains the same model in a plain loop by hand, so
-that both see the machine as it is. Prints each round; ends with status 1 if in too many of them the interval does not hold the
-gain by hand, or if the fixed findings are not told. Owns these targets.
+that both see the machine as it is. Prints each round; ends with status 1 if in too many of them the interval does not
+hold the gain by hand, or if the fixed findings are not told. Owns these targets.
 """
 
 from __future__ import annotations
