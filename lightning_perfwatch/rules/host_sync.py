@@ -119,8 +119,8 @@ class HostSync(Rule):
             severity=Severity.CRITICAL if share >= self.critical_share else Severity.WARNING,
             share=share,
             summary=f"{_calls(site)} in each step. On this CPU that takes {site.s_per_step * 1e6:.0f} µs of a step "
-            f"({100 * share:.1f} %), since nothing has to be waited for; on a GPU every such call stalls the training "
-            "until the GPU has done all its queued work.",
+            f"of {step_s * 1e3:.1f} ms, since nothing has to be waited for; on a GPU every such call stalls the "
+            "training until the GPU has done all its queued work.",
             advice=_advice(site),
             where=Where(file=site.file, line=site.line, op=site.code),
             evidence={**_numbers(site), "step_s": step_s},

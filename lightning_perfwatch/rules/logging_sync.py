@@ -65,8 +65,8 @@ class LoggingSync(Rule):
         else:
             share = min(1.0, spent_s / evidence.steps.mean_step_s) if evidence.steps.mean_step_s > 0 else 0.0
             cost = (
-                f"on this CPU that takes {spent_s * 1e6:.0f} µs of a step ({100 * share:.1f} %), since nothing has to "
-                "be waited for; on a GPU it would stall the training each time"
+                f"on this CPU that takes {spent_s * 1e6:.0f} µs of a step of {evidence.steps.mean_step_s * 1e3:.1f} "
+                "ms, since nothing has to be waited for; on a GPU it would stall the training each time"
             )
         return Finding(
             rule=self.id(),
