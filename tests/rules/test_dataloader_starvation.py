@@ -68,6 +68,28 @@ def test_starving_workers_load_for_as_many_steps_as_there_are() -> None:
     assert "num_workers=3" in finding.advice
 
 
+@pytest.mark.parametrize(
+    ("wait_ms", "workers", "severity"),
+    [
+        (7.9, 2, Severity.INFO),  # 7.3 % of the step
+        (8.1, 2, Severity.WARNING),
+        (7.9, 0, Severity.WARNING),
+    ],
+)
+def test_a_wait_in_which_a_batch_is_handed_over_is_information(
+    wait_ms: float, workers: int, severity: Severity
+) -> None:
+    (finding,) = check(starving(wait_ms, workers=workers))
+    assert finding.severity is severity
+    assert ("hand their batches over" in finding.summary) is (severity is Severity.INFO)
+
+
+def test_a_short_wait_is_a_warning_where_the_step_is_short_too() -> None:
+    short = step_times(data_wait=5.0, forward=20.0, backward=10.0, optimizer=1.0, callbacks=0.1, other=0.1)
+    (finding,) = check(evidence(steps=short, loader=loader(num_workers=2)))
+    assert finding.severity is Severity.WARNING  # 14 % of it
+
+
 def test_loading_that_is_as_fast_as_the_step_needs_no_second_worker() -> None:
     assert "num_workers=1 in" in check(starving(wait_ms=104.0))[0].advice
     assert "num_workers=2 in" in check(starving(wait_ms=106.0))[0].advice
