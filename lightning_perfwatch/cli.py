@@ -174,10 +174,11 @@ def _progress(
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from lightning_perfwatch.run_directory import RunDirectory
+    from lightning_perfwatch.commands.reading import read_report
 
-    report = RunDirectory(arguments.path).read_report()
-    _write(replace(report, directory=str(arguments.path)), arguments)  # it may have been moved
+    path: Path = arguments.path
+    directory = path if path.is_dir() else path.parent
+    _write(replace(read_report(path), directory=str(directory)), arguments)  # it may have been moved
     return EXIT_OK
 
 

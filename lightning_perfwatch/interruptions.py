@@ -34,7 +34,8 @@ class Compilation:
 
     ``step`` counts training batches from 0. ``reason`` is dynamo's: why what was compiled before did not fit; None for
     a function's first compilation, and where the version of torch does not tell. ``file`` and ``line`` are where the
-    function is defined. ``step_s`` is what that step took in all; None where it is no longer known.
+    function is defined. ``step_s`` is what that step took on the host without its wait for data
+    and its callbacks; None where it is no longer known.
     """
 
     step: int

@@ -110,6 +110,12 @@ class StepTimes:
         return np.asarray(self.exposed_s.sum(axis=1))
 
     @property
+    def computing_s(self) -> Seconds:
+        """What each step takes on the host's clock without its wait for data and its callbacks, in seconds."""
+        others = [PHASES.index("data_wait"), PHASES.index("callbacks")]
+        return np.asarray(self.host_s.sum(axis=1) - self.host_s[:, others].sum(axis=1))
+
+    @property
     def mean_step_s(self) -> float:
         """Mean duration of a step in seconds."""
         return float(self.step_s.mean())

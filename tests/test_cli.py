@@ -332,6 +332,8 @@ def test_the_log_directory_above_a_run_directory_gets_a_hint(
 ) -> None:
     assert cli.main(["analyze", str(run_directory.path.parent)]) == cli.EXIT_UNREADABLE
     assert f"did you mean {run_directory.path}?" in capsys.readouterr().err
+    run_directory.report_file.write_text("{}")
+    assert f"name {run_directory.path}, which does" in refused("report", run_directory.path.parent, capsys=capsys)
 
 
 @pytest.mark.parametrize(
@@ -344,7 +346,9 @@ def test_stored_json_of_another_kind_is_refused(
     run_directory.report_file.write_bytes(content)
 
     assert refused("analyze", run_directory.path, capsys=capsys).startswith("This is no evidence")
-    assert refused("report", run_directory.path, capsys=capsys).startswith("This is no PerfWatch report")
+    assert refused("report", run_directory.path, capsys=capsys).startswith(
+        f"{run_directory.report_file}: This is no PerfWatch report"
+    )
 
 
 def test_an_output_that_can_not_be_written_is_refused(

@@ -38,10 +38,10 @@ class CompileWatch:
         self._steps.append((step, time.time()))
         return True
 
-    def compilations(self, duration_s: Callable[[int], float | None]) -> tuple[Compilation, ...]:
+    def compilations(self, computing_s: Callable[[int], float | None]) -> tuple[Compilation, ...]:
         """All that dynamo still has on record (the newest 64 by default) of the steps that have ended.
 
-        ``duration_s`` tells what a step took.
+        ``computing_s`` tells what a step took without its wait for data and its callbacks.
         """
         return tuple(
             Compilation(
@@ -51,7 +51,7 @@ class CompileWatch:
                 reason=_reason(getattr(record, "recompile_reason", None)),
                 file=getattr(record, "co_filename", None),
                 line=getattr(record, "co_firstlineno", None),
-                step_s=duration_s(step),
+                step_s=computing_s(step),
             )
             for record in _records()
             if (step := self._step_of(getattr(record, "start_time", None))) is not None

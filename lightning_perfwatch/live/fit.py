@@ -270,7 +270,7 @@ class FitWatch:
             pauses=describe_pauses(trainer, self._timer),
             marks=self._timer.marks.all(),
             gc=None if steps is None else self._gc.pauses(steps.mean_step_s),
-            compilations=self._compilations.compilations(self._steps.duration_s),
+            compilations=self._compilations.compilations(self._steps.computing_s),
             notes=tuple(notes),
             settings=describe_settings(trainer, self._module),
             resources=self._resources.resources(),

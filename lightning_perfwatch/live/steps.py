@@ -93,11 +93,11 @@ class StepLog:
                 return StepTimes(self._host_s[measured], self._device_s[measured])
         return StepTimes(self._host_s[order]) if len(order) else None
 
-    def duration_s(self, row: int) -> float | None:
-        """What the step number ``row`` took on the host's clock, in seconds; None where it is not known any more."""
+    def computing_s(self, row: int) -> float | None:
+        """What :attr:`StepTimes.computing_s` is for the step number ``row``; None where it is not known any more."""
         if not max(0, self._num_steps - MOST_STEPS) <= row < self._num_steps:
             return None
-        return float(self._host_s[row % MOST_STEPS].sum())
+        return float(StepTimes(self._host_s[[row % MOST_STEPS]]).computing_s[0])
 
     def newest_step_s(self, num_steps: int) -> Seconds | None:
         """Durations of the newest steps of any kind, in seconds: on the device's clock where it runs on its own.

@@ -5,6 +5,7 @@ Owns the rule that such a count is added where it lies and read only when the su
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -36,6 +37,7 @@ class Tally:
         else:
             known = self._on_device.get(count.device)
             count = count.detach().reshape(())
+            count = count if count.is_floating_point() else count.to(torch.int64)  # 2**31 tokens are soon together
             count = count if times == 1 else count * times
             # never in place: a count may be a view into the user's batch
             self._on_device[count.device] = count + 0 if known is None else known + count
@@ -55,7 +57,7 @@ class Tally:
         counts, self._on_device = list(self._on_device.values()), {}
         for count in counts:
             value = count.item()
-            if total is None or int(value) != value:
+            if total is None or not math.isfinite(value) or int(value) != value:
                 return None
             total += int(value)
         return total

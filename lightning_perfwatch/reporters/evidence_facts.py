@@ -6,6 +6,7 @@ Owns the reading of unit suffixes. Knows no rule and none of its keys.
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -39,7 +40,9 @@ def _split(key: str) -> tuple[str, Callable[[float], str]]:
 
 def _is_number(value: Any) -> bool:
     """Python's and numpy's numbers, but no truth values."""
-    return not isinstance(value, bool | str) and hasattr(value, "__float__") and getattr(value, "ndim", 0) == 0
+    if isinstance(value, bool | str) or not hasattr(value, "__float__") or getattr(value, "ndim", 0) != 0:
+        return False
+    return not isinstance(value, int) or abs(value) <= sys.float_info.max
 
 
 def _other(value: Any) -> str:

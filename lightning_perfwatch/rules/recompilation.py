@@ -31,10 +31,10 @@ class Recompilation(Rule):
     How it is measured: dynamo's own records say what was compiled in which step, how long it took and which guard had
     failed. Compilations count from step ``first_step`` on: before that a function is compiled first, and once more
     where a number or a length turns out to vary, which has to be. A step with one loses what it takes longer than the
-    median step (8 % more than dynamo's own figure in one measurement: guards are built, and new code runs for the first
-    time). The share is that over all time spent on training without what the first step lost, as in throughput; so it
-    falls with the length of the run. It is a lower bound where a function was compiled ``recompile_limit`` times:
-    that runs uncompiled since, and what this costs is not known.
+    median step, both without the wait for data and callbacks (8 % more than dynamo's own figure in one measurement:
+    guards are built, and new code runs for the first time). The share is that over all time spent on training without
+    what the first step lost, as in throughput; so it falls with the length of the run. It is a lower bound where a
+    function was compiled ``recompile_limit`` times: that runs uncompiled since, and what this costs is not known.
 
     Fix: give inputs a fixed length (``drop_last=True``, padding to multiples of 64), mark what varies with
     ``torch._dynamo.mark_dynamic`` or ``torch.compile(dynamic=True)``, pass numbers that change as tensors.
@@ -53,12 +53,12 @@ class Recompilation(Rule):
     def check(self, evidence: Evidence) -> Iterable[Finding]:
         """At most one finding, which names the function that costs most."""
         training_s = (evidence.wall_s or {}).get("training", 0.0)
-        usual_s = None if evidence.steps is None else float(np.median(evidence.steps.step_s))
+        usual_s = None if evidence.steps is None else float(np.median(evidence.steps.computing_s))
         compilations = evidence.compilations or ()
         again = [one for one in compilations if one.step >= self.first_step]
         spent_s = _lost_s(again, usual_s)
         training_s -= _lost_s([one for one in compilations if one.step == 0], usual_s)
-        if not again or training_s <= 0 or spent_s / training_s < self.info_share:
+        if not again or training_s <= 0 or not spent_s / training_s >= self.info_share:  # broken numbers are none
             return
         worst = max(_by_function(again), key=lambda found: sum(one.compile_s for one in found))
         share = min(1.0, spent_s / training_s)

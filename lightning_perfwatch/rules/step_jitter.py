@@ -65,7 +65,7 @@ class StepJitter(Rule):
         if len(stalls) < self.min_stalls or total_s <= 0 or usual_s <= 0:
             return
         share = min(1.0, float(excess_s[stalls].sum()) / total_s)
-        period = _period(stalls)
+        period = _period(stalls, len(step_s))
         accumulated = 1 if evidence.run is None else evidence.run.accumulate_grad_batches
         if period is not None and accumulated > 1 and period % accumulated == 0 and _is_of(evidence.steps, stalls, own):
             return
@@ -109,7 +109,8 @@ class StepJitter(Rule):
 
 _DEVIATIONS = 5.0
 _REGULAR = 0.7
-"""So many of the distances between stalls must be the same (one step more or less, for steps that were left out)."""
+"""So many of the distances between stalls must be the same (one step more or less, for steps that were left out), and
+so many of the stalls that fit into the run must be there."""
 _SHORT = 4
 """Up to here they must be exactly the same: frequent stalls at random are some two steps apart, one more or less."""
 
@@ -129,15 +130,16 @@ def _own_phases(evidence: Evidence) -> list[int]:
     return [column for column, phase in enumerate(PHASES) if phase not in others]
 
 
-def _period(stalls: npt.NDArray[np.int64]) -> int | None:
-    """The number of steps between stalls, None where they are not regular."""
+def _period(stalls: npt.NDArray[np.int64], num_steps: int) -> int | None:
+    """The number of steps between stalls, None where they are not regular, or where most of what fits is missing."""
     distances = np.diff(stalls)
     if len(distances) < 2:
         return None
     usual = int(np.median(distances))
     tolerance = 0 if usual <= _SHORT else max(1, 0.05 * usual)
     near = np.abs(distances - usual) <= tolerance
-    return usual if usual > 1 and float(near.mean()) >= _REGULAR else None
+    lasts = usual > 1 and len(stalls) >= _REGULAR * num_steps / usual
+    return usual if lasts and float(near.mean()) >= _REGULAR else None
 
 
 def _slow_phase(exposed_s: Seconds, stalls: npt.NDArray[np.int64], own: list[int]) -> int:

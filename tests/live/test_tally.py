@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -26,6 +27,9 @@ def tally_of(*counts: Any) -> Tally:
         ((None, 3), None),
         ((torch.tensor(3), None, torch.tensor(1)), None),
         ((torch.tensor(0.5),), None),
+        ((torch.tensor(math.nan),), None),
+        ((torch.tensor(math.inf),), None),
+        ((torch.tensor(2**30, dtype=torch.int32),) * 3, 3 * 2**30),
         ((torch.tensor(2.0, requires_grad=True),), 2),
     ],
 )

@@ -28,6 +28,7 @@ from lightning_perfwatch.reporters.wording import Fact
         ("empty", [], "empty", "empty"),
         ("hostile", "\x1b[31m\n<b>", "hostile", "[31m <b>"),
         ("_s", 1.0, "s", "1.00 s"),
+        ("huge", 10**400, "huge", "1" + "0" * 198 + "…"),
     ],
 )
 def test_a_number_is_told_with_the_unit_of_its_key(key: str, value: Any, name: str, words: str) -> None:

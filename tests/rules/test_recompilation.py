@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -44,7 +45,7 @@ def test_severity_is_that_of_the_time_lost(training_s: float, severity: Severity
 
 
 def test_a_step_that_compiles_loses_what_it_takes_longer_than_the_others() -> None:
-    usual_s = float(step_times().step_s[0])
+    usual_s = float(step_times().computing_s[0])
     slow = replace(SHAPE, step_s=usual_s + 0.8)
     (finding,) = found(slow)
     assert finding.share == pytest.approx(0.08)
@@ -55,8 +56,14 @@ def test_a_step_that_compiles_loses_what_it_takes_longer_than_the_others() -> No
     assert finding.share == pytest.approx(0.1)
 
 
+def test_silent_where_the_numbers_are_broken() -> None:
+    assert found(replace(SHAPE, compile_s=math.nan)) == []
+    assert found(SHAPE, training_s=math.nan) == []
+    assert found(replace(FIRST, step_s=math.inf), SHAPE, training_s=10.0) == []
+
+
 def test_what_the_first_step_loses_is_no_part_of_the_training() -> None:
-    (finding,) = found(replace(FIRST, step_s=9.0 + float(step_times().step_s[0])), SHAPE, training_s=14.0)
+    (finding,) = found(replace(FIRST, step_s=9.0 + float(step_times().computing_s[0])), SHAPE, training_s=14.0)
     assert finding.share == pytest.approx(0.1)
     (finding,) = found(replace(FIRST, step=1), SHAPE, training_s=14.0)
     assert finding.share == pytest.approx(0.5 / 14)

@@ -75,6 +75,13 @@ def test_frequent_stalls_at_random_are_no_rhythm_of_two() -> None:
         assert {finding.severity for finding in check(evidence(steps=StepTimes(seconds)))} <= {Severity.INFO}
 
 
+def test_a_rhythm_that_ends_is_none() -> None:
+    seconds = step_times(41).host_s.copy()
+    seconds[[2, 9, 15], PHASES.index("backward")] += 1.0  # as other work on the machine may fall
+    (finding,) = check(evidence(steps=StepTimes(seconds)))
+    assert finding.severity is Severity.INFO
+
+
 def test_a_short_rhythm_is_one() -> None:
     (finding,) = check(evidence(steps=stalling(300.0, every=3)))
     assert (finding.severity, finding.evidence["period_steps"]) == (Severity.CRITICAL, 3)
