@@ -198,7 +198,8 @@ def _explain(arguments: argparse.Namespace) -> int:
 
     from lightning_perfwatch.rules import rule_class
 
-    sys.stdout.write(inspect.cleandoc(rule_class(arguments.rule_id).__doc__ or "") + "\n")
+    page = inspect.cleandoc(rule_class(arguments.rule_id).__doc__ or "")
+    sys.stdout.write(page.replace("``", "`") + "\n")
     return EXIT_OK
 
 

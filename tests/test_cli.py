@@ -29,7 +29,7 @@ from tests.test_run_directory import trace_text, window
 class SlowThing(Rule):
     """A thing is slow.
 
-    Fix: make it fast.
+    Fix: make it ``fast``.
     """
 
     warning_share: float = 0.1
@@ -389,7 +389,7 @@ def test_rules_are_listed_one_a_line_with_their_first_sentence(capsys: pytest.Ca
 
 
 def test_a_rule_is_explained_by_its_page(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told("explain", "slow-thing", capsys=capsys) == "A thing is slow.\n\nFix: make it fast.\n"
+    assert told("explain", "slow-thing", capsys=capsys) == "A thing is slow.\n\nFix: make it `fast`.\n"
 
 
 def test_ctrl_c_ends_quietly(

@@ -183,12 +183,14 @@ def test_a_finding_carries_its_rule_page(monkeypatch: pytest.MonkeyPatch) -> Non
     class Documented(Rule):
         """Too much <b>waiting</b>.
 
-        Why it costs: the device idles.
+        Why it costs: the ``<device>`` idles.
         """
 
     monkeypatch.setattr(page_parts, "all_rules", lambda: {"documented": Documented})
-    page = Page(html.render(report(findings=(finding(rule="documented"), finding(rule="of-a-newer-version")))))
+    written = html.render(report(findings=(finding(rule="documented"), finding(rule="of-a-newer-version"))))
+    page = Page(written)
 
-    assert "Too much <b>waiting</b>.\n\nWhy it costs: the device idles." in page.text
+    assert "Too much <b>waiting</b>.\n\nWhy it costs: the <device> idles." in page.text
+    assert "the <code>&lt;device&gt;</code> idles" in written
     assert page.text.count("About documented") == 1
     assert "About of-a-newer-version" not in page.text
