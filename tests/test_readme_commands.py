@@ -71,7 +71,7 @@ def test_the_example_knows_what_it_is_told_to_train(overrides: str) -> None:
     with initialize_config_dir(str(ROOT / "configs"), version_base="1.3"):
         config = compose("train", overrides=shlex.split(overrides))
 
-    assert config.trainer.max_steps == 60
+    assert f"trainer.max_steps={config.trainer.max_steps}" in shlex.split(overrides)
 
 
 def test_no_block_of_code_is_left_untried() -> None:
