@@ -76,7 +76,7 @@ class Finding:
             fix saves more that a run does not show.
 
     Raises:
-        ValueError: ``share`` is outside 0..1, or of or is something else.
+        ValueError: ``share`` is outside 0..1, or ``share_of`` or ``share_is`` is something else.
     """
 
     rule: str

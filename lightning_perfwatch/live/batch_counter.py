@@ -80,17 +80,12 @@ class BatchCounter:
 
     def take(self, batch: Any) -> Taken:
         """The amounts of ``batch``, never raising, and the same object for batches that are built alike."""
-        if self._tokens is not None:
-            return Taken(self._count(batch)[0])
-        tensors: list[torch.Tensor] = []
-        alike = structure(batch, tensors)
-        if alike is None:
-            return Taken(self._count(batch)[0])
+        alike, tensors = self._structure(batch)
         known = self._known.get(alike)
         if known is not None:
             return self._taken(known, tensors)
         amounts, marks = self._count(batch)
-        places = _places(marks, tensors)
+        places = None if alike is None else _places(marks, tensors)
         if places is None:
             return Taken(amounts)
         if len(self._known) >= _MOST_STRUCTURES:
@@ -100,12 +95,14 @@ class BatchCounter:
 
     def take_like(self, batch: Any, amounts: Amounts) -> Taken | None:
         """What :meth:`take` gives for ``batch``, where that has these very ``amounts``; else None, at little cost."""
-        if self._tokens is not None:
-            return None
-        tensors: list[torch.Tensor] = []
-        alike = structure(batch, tensors)
-        known = None if alike is None else self._known.get(alike)
+        alike, tensors = self._structure(batch)
+        known = self._known.get(alike)
         return None if known is None or known.amounts is not amounts else self._taken(known, tensors)
+
+    def _structure(self, batch: Any) -> tuple[Hashable | None, list[torch.Tensor]]:
+        """What is equal for batches that count alike, and the tensors; None, which is never known, if nothing is."""
+        tensors: list[torch.Tensor] = []
+        return (None if self._tokens is not None else structure(batch, tensors)), tensors
 
     def _taken(self, known: _Known, tensors: Sequence[torch.Tensor]) -> Taken:
         if not known.marks:

@@ -67,7 +67,7 @@ def measure(command: Sequence[str], core: int | None = None) -> Run:
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        preexec_fn=None if core is None else bind,  # noqa: PLW1509 - no thread of this process runs now
+        preexec_fn=None if core is None else bind,  # noqa: PLW1509 - it does nothing but one system call
     ) as process:
         assert process.stderr is not None
         family = _Family(process.pid)

@@ -171,11 +171,16 @@ def fit(tool_name: str, kind: str, num_steps: int, on_step: Callable[[int, Any],
     }
 
 
+def first_switch(num_steps: int) -> int:
+    """The step of the first switch, earlier than ``FIRST`` in a fit that is short."""
+    return min(FIRST, num_steps // 3)
+
+
 def measure(tool_name: str, kind: str, num_steps: int) -> dict[str, Any]:
     """Readings of the wall clock and of the thread's CPU time in each step, and where the tool was switched."""
     at_ns: list[int] = []
     cpu_ns: list[int] = []
-    first = min(FIRST, num_steps // 3)
+    first = first_switch(num_steps)
 
     def on_step(step: int, place: Any) -> None:
         at_ns.append(time.perf_counter_ns())
@@ -208,7 +213,7 @@ def waits(tool_name: str, kind: str, num_steps: int) -> dict[str, Any]:
 
     waiting = {"item", "tolist", "numpy", "cpu", "__bool__", "__int__", "__float__", "nonzero", "is_nonzero", "equal"}
     count = 0
-    first = min(FIRST, num_steps // 3)
+    first = first_switch(num_steps)
 
     class Counting(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

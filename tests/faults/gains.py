@@ -5,7 +5,7 @@ Owns the arithmetic. Knows neither cases nor how they are run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,23 +52,19 @@ def gain(name: str, rule: str, planted: Sequence[Any], fixed: Sequence[Any], out
     realised = median(
         rate(after, outside) / rate(before, outside) for before, after in zip(planted, fixed, strict=True)
     )
-    kinds = {kind for report in planted if (kind := _bound(report, rule)) is not None}
-    return Gain(name, median(predictions) if predictions else None, realised, _common(kinds))
+    kinds = {finding["share_is"] for report in planted for finding in _with_share(report, rule)}
+    kind = next(iter(kinds)) if len(kinds) == 1 else "estimate"
+    return Gain(name, median(predictions) if predictions else None, realised, kind)
 
 
 def predicted(report: Mapping[str, Any], rule: str) -> float | None:
     """The speed-up that the findings of ``rule`` promise together; None if there is none with a share."""
-    shares = [f["share"] for f in report["findings"] if f["rule"] == rule and f["share"] is not None]
+    shares = [finding["share"] for finding in _with_share(report, rule)]
     return 1 / (1 - min(0.99, sum(shares))) if shares else None
 
 
-def _bound(report: Mapping[str, Any], rule: str) -> str | None:
-    kinds = {f["share_is"] for f in report["findings"] if f["rule"] == rule and f["share"] is not None}
-    return _common(kinds) if kinds else None
-
-
-def _common(kinds: Set[str]) -> str:
-    return next(iter(kinds)) if len(kinds) == 1 else "estimate"
+def _with_share(report: Mapping[str, Any], rule: str) -> list[Mapping[str, Any]]:
+    return [finding for finding in report["findings"] if finding["rule"] == rule and finding["share"] is not None]
 
 
 def rate(report: Mapping[str, Any], outside: bool) -> float:
