@@ -19,9 +19,10 @@ _BORDER_BYTES = 256  # more than stands between two events
 
 
 class Brackets:
-    """Follows a text that comes in blocks, from the begin of a value in a list."""
+    """Follows a text that comes in blocks, from the begin of a value in a list; ``deepest`` is its nesting so far."""
 
     def __init__(self) -> None:
+        self.deepest = 0
         self._depth = 0
         self._in_string = False
         self._escaped = False  # the next byte follows a backslash
@@ -51,6 +52,7 @@ class Brackets:
         if len(where):
             self._in_string = bool(in_string[-1])
             self._depth = int(depth[-1])
+            self.deepest = max(self.deepest, int(depth.max()))
         if (depth < 0).any():
             self._depth = -1
             marks = marks[: int(np.argmax(depth < 0))]

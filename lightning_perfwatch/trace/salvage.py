@@ -5,12 +5,15 @@ from typing import Any
 
 import msgspec
 
+from lightning_perfwatch.trace.brackets import Brackets
 from lightning_perfwatch.trace.event import Event, lenient
 
 ARRAY_END = re.compile(rb"\}\s*,?\s*\](?=\s*(?:[,}\[\]]|$))")
 _ARGUMENTS = re.compile(rb',\s*"args"\s*:')
 _EVENTS = msgspec.json.Decoder(list[Event])
 _ANYTHING = msgspec.json.Decoder(list[Any])
+_MOST_NESTED = 200
+"""Deeper values are no events; decoding them fills the stack, and what is collected meanwhile finds none left."""
 
 
 def decoded(text: bytes, end: int) -> list[Event] | None:
@@ -38,6 +41,10 @@ def _any_values(text: bytes) -> tuple[list[Event], int]:
     try:
         return _EVENTS.decode(text), 0
     except msgspec.ValidationError:  # JSON, but not as Kineto writes events
+        brackets = Brackets()
+        brackets.ends(text)
+        if brackets.deepest > _MOST_NESTED:
+            raise RecursionError from None
         values = _ANYTHING.decode(text)
     events = [event for value in values if (event := lenient(value)) is not None]
     return events, len(values) - len(events)

@@ -1,3 +1,4 @@
+import gc
 import gzip
 import json
 import os
@@ -376,6 +377,32 @@ def test_what_is_no_trace_is_refused_in_one_sentence(tmp_path: Path, content: by
     assert sentence.startswith(f"{path} {reason}")
     assert "\n" not in sentence
     assert sentence.endswith(".")
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"traceEvents":[[', b'{"traceEvents":[{"a":['])
+def test_deep_nesting_leaves_stack_to_what_is_collected_meanwhile(tmp_path: Path, opening: bytes) -> None:
+    """A callback of the collector that finds no stack left fails where nobody can catch it; tests then fail."""
+    path = tmp_path / "deep.json"
+    path.write_bytes(opening + opening[-1:] * 100_000 if opening[-1:] == b"[" else opening * 100_000)
+    collected: list[str] = []
+
+    def calls(depth: int) -> int:
+        return calls(depth - 1) if depth else 0
+
+    def count(phase: str, _: dict[str, int]) -> None:
+        calls(50)
+        collected.append(phase)
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(count)
+    gc.set_threshold(1)
+    try:
+        with pytest.raises(TraceError):
+            read_trace(path)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(count)
+    assert collected
 
 
 def test_missing_file_and_folder_are_refused(tmp_path: Path) -> None:
