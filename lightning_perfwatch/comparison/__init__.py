@@ -6,8 +6,9 @@ draws nothing, knows no rule by name.
 
 from lightning_perfwatch.comparison.comparison import Comparison, Pair, Side, compare
 from lightning_perfwatch.comparison.finding_changes import FindingChange
-from lightning_perfwatch.comparison.gate import Failure, Limits, Slowdown, Verdict, comparable, judge, require_speed
+from lightning_perfwatch.comparison.gate import Failure, Limits, Verdict, comparable, judge, require_speed
 from lightning_perfwatch.comparison.setup import Difference
+from lightning_perfwatch.comparison.slowdown import Slowdown
 from lightning_perfwatch.comparison.speed import Answer, Change
 
 __all__ = [

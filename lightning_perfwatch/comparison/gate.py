@@ -5,24 +5,17 @@ Owns the judgement and its reasons. Knows nothing of files, exit codes or of how
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
-
-import numpy as np
 
 from lightning_perfwatch.comparison.comparison import is_same_run
 from lightning_perfwatch.comparison.finding_changes import finding_changes
-from lightning_perfwatch.comparison.noise import between_runs, deviations
 from lightning_perfwatch.comparison.setup import SIZES, Difference, differences
-from lightning_perfwatch.comparison.speed import main_rate, rate_of, samples_of
+from lightning_perfwatch.comparison.slowdown import Slowdown, slowdown_of
+from lightning_perfwatch.comparison.speed import main_rate, samples_of
 from lightning_perfwatch.finding import Finding, Severity
 from lightning_perfwatch.rates import FEWEST_INTERVALS
 from lightning_perfwatch.report import Report
-
-LEVEL = 0.99
-"""Of the noise; its lower end is passed by chance in one of 200 runs, so that a gate asked daily keeps its word."""
 
 
 @dataclass(frozen=True)
@@ -34,33 +27,6 @@ class Limits:
     max_slowdown_share: float | None = 0.05
     fail_on: tuple[str, ...] = ()
     max_severity: Severity | None = None
-
-
-@dataclass(frozen=True)
-class Slowdown:
-    """How much longer the same work takes than in the ``num_runs`` runs of the baseline: 0.1 is 10 % longer.
-
-    ``baseline`` and ``now`` are the ``rate`` (the runs' geometric mean), ``low_share`` to ``high_share`` is a 99 %
-    interval for the slow-down that holds the noise between runs and within them.
-    """
-
-    rate: str
-    baseline: float
-    now: float
-    share: float
-    low_share: float
-    high_share: float
-    num_runs: int
-
-    @property
-    def is_slower(self) -> bool:
-        """Beyond the noise."""
-        return self.low_share > 0
-
-    @property
-    def is_faster(self) -> bool:
-        """Beyond the noise."""
-        return self.high_share < 0
 
 
 @dataclass(frozen=True)
@@ -112,7 +78,7 @@ def judge(run: Report, baseline: Sequence[Report] | None, limits: Limits) -> Ver
     require_speed(run)
     others = [other for other in comparable(run, baseline) if not is_same_run(other, run)]
     in_baseline = any(is_same_run(other, run) for other in baseline)
-    slowdown = _slowdown(run, others) if others else None
+    slowdown = slowdown_of(run, others) if others else None
     if slowdown is None and not in_baseline:
         raise ValueError(_why_not(run, baseline))
     most = limits.max_slowdown_share
@@ -160,28 +126,6 @@ def require_speed(run: Report) -> None:
             f"{place} can't be judged: it has {num_intervals} throughput intervals and {FEWEST_INTERVALS} are needed; "
             "train more steps, or set the Trainer's log_every_n_steps lower."
         )
-
-
-def _slowdown(run: Report, others: Sequence[Report]) -> Slowdown:
-    rate = main_rate((run, *others))
-    if rate is None:
-        raise ValueError("The run can't be judged: it shares no rate (tokens, samples or steps/s) with the baseline.")
-    amounts, durations_s = samples_of(run, rate)
-    logs = [math.log(rate_of(other, rate) or math.nan) for other in others]
-    now = rate_of(run, rate) or math.nan
-    log_slowdown = sum(logs) / len(logs) - math.log(now)
-    off, _ = deviations(amounts, durations_s, stream=1)
-    # Runs differ by the noise within them too, so this counts only where the run is noisier than those before.
-    noise = max(between_runs(logs, LEVEL), NormalDist().inv_cdf((1 + LEVEL) / 2) * float(np.std(off)))
-    return Slowdown(
-        rate=rate,
-        baseline=math.exp(sum(logs) / len(logs)),
-        now=now,
-        share=math.expm1(log_slowdown),
-        low_share=math.expm1(log_slowdown - noise),
-        high_share=math.expm1(log_slowdown + noise),
-        num_runs=len(logs),
-    )
 
 
 def _by_findings(run: Report, limits: Limits) -> Iterable[Failure]:
