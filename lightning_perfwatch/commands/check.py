@@ -37,7 +37,7 @@ def add_to(commands: Any) -> None:
         help="how much longer the same work may take, in percent (default: 5)",
     )
     parser.add_argument(
-        "--update", action="store_true", help="add this run to the baseline if it passes; the newest ten are kept"
+        "--update", action="store_true", help="add this run to the baseline if it passes; the newest twenty are kept"
     )
     parser.add_argument(
         "--fail-on", action="append", default=[], metavar="RULE[,RULE]", help="fail where these rules have a finding"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from lightning_perfwatch.comparison.comparison import is_same_run
 from lightning_perfwatch.comparison.finding_changes import finding_changes
 from lightning_perfwatch.comparison.setup import SIZES, Difference, differences
-from lightning_perfwatch.comparison.slowdown import Slowdown, slowdown_of
+from lightning_perfwatch.comparison.slowdown import Slowdown, slowdown_at_best, slowdown_of
 from lightning_perfwatch.comparison.speed import main_rate, samples_of
 from lightning_perfwatch.finding import Finding, Severity
 from lightning_perfwatch.rates import FEWEST_INTERVALS
@@ -31,17 +31,19 @@ class Limits:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run does not pass: its slow-down, or a finding with the limit that it breaks."""
+    """Why a run does not pass: ``slowdown``, or a ``finding`` with the ``limit`` that it breaks."""
 
     finding: Finding | None = None
     limit: str | None = None
+    slowdown: Slowdown | None = None
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What came of a check; a run passes if there are no ``failures``.
 
-    ``slowdown`` is None where no baseline was asked. ``is_in_baseline`` is True where this very run is one of the
+    ``slowdown`` is None where no baseline was asked, ``at_best``, that of the faster intervals, also where these can't
+    be compared. ``is_in_baseline`` is True where this very run is one of the
     baseline's. ``doubts`` are settings that differ from the newest comparable run and have a speed of their own,
     ``new_findings`` are those that it did not have, ``not_judged`` are rules of ``fail_on`` that could not judge, with
     the reason.
@@ -50,6 +52,7 @@ class Verdict:
     limits: Limits
     failures: tuple[Failure, ...] = ()
     slowdown: Slowdown | None = None
+    at_best: Slowdown | None = None
     is_in_baseline: bool = False
     doubts: tuple[Difference, ...] = ()
     new_findings: tuple[Finding, ...] = ()
@@ -65,8 +68,9 @@ class Verdict:
 def judge(run: Report, baseline: Sequence[Report] | None, limits: Limits) -> Verdict:
     """Whether ``run`` keeps the ``limits``; ``baseline`` are earlier runs, oldest first, None to judge findings only.
 
-    A run is too slow if it is slower than the baseline by more than ``max_slowdown_share`` and by more than the noise.
-    A run that is in the baseline is not judged by itself.
+    A run is too slow if it is slower than the baseline by more than ``max_slowdown_share`` and by more than the noise,
+    as a whole or at its best: the former knows stalls, the latter is steadier on a machine that does other work too. A
+    run that is in the baseline is not judged by itself.
 
     Raises:
         ValueError: the speed can't be judged: it was not measured, or no run of the baseline is comparable.
@@ -78,17 +82,16 @@ def judge(run: Report, baseline: Sequence[Report] | None, limits: Limits) -> Ver
     require_speed(run)
     others = [other for other in comparable(run, baseline) if not is_same_run(other, run)]
     in_baseline = any(is_same_run(other, run) for other in baseline)
-    slowdown = slowdown_of(run, others) if others else None
+    slowdown, at_best = (slowdown_of(run, others), slowdown_at_best(run, others)) if others else (None, None)
     if slowdown is None and not in_baseline:
         raise ValueError(_why_not(run, baseline))
-    most = limits.max_slowdown_share
-    if slowdown is not None and most is not None and slowdown.is_slower and slowdown.share > most:
-        failures.insert(0, Failure())
+    failures[:0] = _by_speed(slowdown, at_best, limits.max_slowdown_share)
     newest = others[-1] if others else run
     return Verdict(
         limits,
         tuple(failures),
         slowdown,
+        at_best,
         is_in_baseline=in_baseline,
         doubts=tuple(one for one in differences(newest, run) if one.doubt is not None),
         new_findings=tuple(one.finding for one in finding_changes(newest, run) if one.kind == "new"),
@@ -126,6 +129,17 @@ def require_speed(run: Report) -> None:
             f"{place} can't be judged: it has {num_intervals} throughput intervals and {FEWEST_INTERVALS} are needed; "
             "train more steps, or set the Trainer's log_every_n_steps lower."
         )
+
+
+def _by_speed(slowdown: Slowdown | None, at_best: Slowdown | None, most: float | None) -> list[Failure]:
+    """One failure at most: a run that is too slow as a whole is so at its best too."""
+    if slowdown is None or most is None:
+        return []
+    if slowdown.is_slower and slowdown.share > most:
+        return [Failure(slowdown=slowdown)]
+    if at_best is not None and at_best.is_slower and at_best.share > most and slowdown.share > 0:
+        return [Failure(slowdown=at_best)]
+    return []
 
 
 def _by_findings(run: Report, limits: Limits) -> Iterable[Failure]:

@@ -55,14 +55,29 @@ def deviations(amounts: Sequence[float], durations_s: Sequence[float], stream: i
     """
     counts, seconds = np.asarray(amounts, np.float64), np.asarray(durations_s, np.float64)
     n, length = len(counts), block_length(counts / seconds)
-    num_blocks = math.ceil(n / length)
-    sizes = [length] * (num_blocks - 1) + [n - length * (num_blocks - 1)]
-    starts = np.random.default_rng((_SEED, stream)).integers(0, n, (NUM_DRAWS, num_blocks))
+    starts, sizes = _blocks(n, length, stream)
     drawn = [
         sum(_sums(values, size)[starts[:, number]] for number, size in enumerate(sizes)) for values in (counts, seconds)
     ]
     off = np.log(drawn[0] / drawn[1]) - math.log(counts.sum() / seconds.sum())
     return off * math.sqrt(n / (n - length)), n / length - 1
+
+
+def quantile_sd(values: Sequence[float], probability: float, stream: int) -> float:
+    """The standard deviation of the logarithm of a quantile of ``values``, from the draws of :func:`deviations`."""
+    known = np.asarray(values, np.float64)
+    n, length = len(known), block_length(known)
+    starts, sizes = _blocks(n, length, stream)
+    places = [starts[:, number, None] + np.arange(size) for number, size in enumerate(sizes)]
+    drawn = known[np.concatenate(places, axis=1) % n]
+    return float(np.log(np.quantile(drawn, probability, axis=1)).std()) * math.sqrt(n / (n - length))
+
+
+def _blocks(n: int, length: int, stream: int) -> tuple[npt.NDArray[np.int64], list[int]]:
+    """Where the blocks of each draw begin, and how long they are: n values in all."""
+    num_blocks = math.ceil(n / length)
+    sizes = [length] * (num_blocks - 1) + [n - length * (num_blocks - 1)]
+    return np.random.default_rng((_SEED, stream)).integers(0, n, (NUM_DRAWS, num_blocks)), sizes
 
 
 def _sums(values: Floats, size: int) -> Floats:

@@ -19,7 +19,10 @@ RATES = ("tokens_per_s", "nonpadding_tokens_per_s", "samples_per_s", "steps_per_
 """In the order in which they are shown."""
 
 MOST_INTERVALS = 512
-"""Of more, neighbours are taken together: as exact, and quick."""
+"""Whose means are compared; more would tell no more."""
+
+MOST_KEPT_INTERVALS = 60
+"""Of a run in a baseline."""
 
 ALIKE = 0.05
 """Two runs of the same code may differ by this much, whatever the noise within each of them says."""
@@ -90,15 +93,16 @@ def coarse(intervals: Sequence[Interval], most: int) -> list[Interval]:
     return [_together(intervals[start : start + size]) for start in range(0, len(intervals), size)]
 
 
-def samples_of(report: Report, rate: str) -> tuple[list[float], list[float]]:
+def samples_of(report: Report, rate: str, most: int = MOST_INTERVALS) -> tuple[list[float], list[float]]:
     """Amounts and seconds of the judged intervals of this process; empty where an amount is not known.
 
-    The ranks of a run take their steps together: the noise of the first is that of all.
+    Of more than ``most``, neighbours are taken together. The ranks of a run take their steps together: the noise of the
+    first is that of all.
     """
     if report.counted is None:
         return [], []
     timed = [interval for interval in judged(report.counted.intervals) if 0 < interval.duration_s < math.inf]
-    intervals = coarse(timed, MOST_INTERVALS)
+    intervals = coarse(timed, most)
     amounts = [amount for amount in amounts_of(rate, intervals) if amount is not None and amount > 0]
     if len(amounts) < len(intervals):
         return [], []

@@ -57,7 +57,7 @@ def _speed(verdict: Verdict) -> str:
     slowdown = verdict.slowdown
     if slowdown is None:
         return "this run is the baseline's only one, there is nothing to compare." if verdict.is_in_baseline else ""
-    if any(failure.finding is None for failure in verdict.failures):
+    if any(failure.slowdown is not None for failure in verdict.failures):
         return ""
     limit = verdict.limits.max_slowdown_share
     if slowdown.is_faster:
@@ -77,11 +77,13 @@ def _told(slowdown: Slowdown) -> str:
     runs = "1 run" if slowdown.num_runs == 1 else f"{slowdown.num_runs} runs"
     figures = f"{rate_name(slowdown.rate)} {amount(slowdown.now)} against {amount(slowdown.baseline)} in {runs}"
     low, high = percent_change(1 + slowdown.low_share), percent_change(1 + slowdown.high_share)
+    if slowdown.is_at_best:
+        word, figures = f"{word} at its best", f"{figures}, which one interval of five exceeds"
     return f"{percent(abs(slowdown.share))} {word} ({figures}; 99 % interval {low} to {high} of time)"
 
 
 def _reason(failure: Failure, verdict: Verdict) -> str:
-    finding, slowdown = failure.finding, verdict.slowdown
+    finding, slowdown = failure.finding, failure.slowdown
     if finding is not None:
         return clean(f"{finding.rule} ({finding.severity.value}, {failure.limit}): {finding.summary} {finding.advice}")
     assert slowdown is not None
@@ -93,7 +95,9 @@ def _notes(verdict: Verdict) -> Iterable[str]:
     yield from (doubt(one) for one in verdict.doubts)
     for rule, why in verdict.not_judged:
         yield f"{rule} did not judge: {why}."
-    if any(failure.finding is None for failure in verdict.failures):
+    if any(failure.slowdown is not None for failure in verdict.failures):
+        if verdict.slowdown is not None and not verdict.slowdown.is_slower:
+            yield f"As a whole it is {_told(verdict.slowdown)}, which may be noise."
         for finding in verdict.new_findings:
             yield f"New since the baseline: {finding.rule}. {finding.summary}"
 
@@ -151,6 +155,7 @@ def _document(verdict: Verdict, notes: Iterable[str]) -> dict[str, Any]:
             for failure, reason in zip(verdict.failures, reasons(verdict), strict=True)
         ],
         "slowdown": None if slowdown is None else vars(slowdown),
+        "slowdown_at_best": None if verdict.at_best is None else vars(verdict.at_best),
         "max_slowdown_share": verdict.limits.max_slowdown_share,
         "notes": list(notes),
     }

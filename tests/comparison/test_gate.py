@@ -36,7 +36,7 @@ def test_a_run_of_the_same_speed_passes() -> None:
 def test_ten_percent_more_time_per_step_fail_with_their_figures() -> None:
     verdict = judge(slower(1.1), baseline(spread=0.0), Limits())
 
-    assert verdict.failures == (Failure(),)
+    assert verdict.failures == (Failure(slowdown=verdict.slowdown),)
     assert verdict.slowdown is not None
     assert verdict.slowdown.share == pytest.approx(0.1, abs=1e-3)
     assert verdict.slowdown.num_runs == 10
@@ -143,7 +143,8 @@ def test_findings_that_the_newest_run_did_not_have_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_runs", "between", "most_alarms", "least_found"), [(10, 0.01, 0.005, 0.97), (10, 0.02, 0.01, 0.8)]
+    ("num_runs", "between", "most_alarms", "least_found"),
+    [(10, 0.01, 0.005, 0.97), (10, 0.02, 0.01, 0.8), (20, 0.02, 0.02, 0.9)],
 )
 def test_repeated_runs_raise_no_alarm_and_ten_percent_are_found(
     num_runs: int, between: float, most_alarms: float, least_found: float
@@ -162,6 +163,55 @@ def test_repeated_runs_raise_no_alarm_and_ten_percent_are_found(
 
     assert alarms / 200 <= most_alarms
     assert found / 200 >= least_found
+
+
+@pytest.mark.parametrize("disturbed_share", [0.3, 0.5])
+def test_other_work_on_the_machine_hides_no_slow_down_and_is_none(disturbed_share: float) -> None:
+    """Half a run's intervals, or none, meet other work: the means tell little, the faster intervals do."""
+    alarms = found = found_as_a_whole = 0
+    for seed in range(100):
+        chance = np.random.default_rng(seed)
+
+        def one(factor: float, chance: np.random.Generator = chance) -> Report:
+            share = disturbed_share * chance.random()
+            extra = np.where(chance.random(40) < share, 0.5 * chance.random(40), 0.0)
+            return run(*(factor * s * (1 + e) for s, e in zip(noisy_durations(chance, 40), extra, strict=True)))
+
+        runs = [one(1.0) for _ in range(10)]
+        alarms += not judge(one(1.0), runs, Limits()).passes
+        verdict = judge(one(1.1), runs, Limits())
+        found += not verdict.passes
+        found_as_a_whole += verdict.failures == (Failure(slowdown=verdict.slowdown),)
+
+    assert alarms <= 1
+    assert found >= 90
+    assert found > found_as_a_whole
+
+
+def test_a_run_that_stalls_now_and_then_is_slower_as_a_whole_only() -> None:
+    verdict = judge(
+        run(*(2.0 * s if number % 6 == 0 else s for number, s in enumerate(3 * QUIET))), baseline(), Limits()
+    )
+
+    assert verdict.failures == (Failure(slowdown=verdict.slowdown),)
+    assert verdict.at_best is not None
+    assert not verdict.at_best.is_slower
+
+
+def test_a_run_that_is_slow_at_its_best_and_fast_as_a_whole_passes() -> None:
+    runs = [run(*(3.0 * s if number % 3 == 0 else s for number, s in enumerate(3 * QUIET))) for _ in range(10)]
+    verdict = judge(slower(1.3), runs, Limits())
+
+    assert verdict.at_best is not None
+    assert verdict.at_best.is_slower
+    assert verdict.passes
+
+
+def test_fast_intervals_of_another_length_are_not_compared() -> None:
+    long = run_of(counted([10 * s for s in QUIET], samples=1600, tokens=204_800))
+
+    assert judge(long, baseline(), Limits()).at_best is None
+    assert judge(slower(1.0), [*baseline(3), run(*QUIET[:5])], Limits()).at_best is None
 
 
 def test_a_machine_that_is_too_noisy_finds_nothing_rather_than_crying_wolf() -> None:

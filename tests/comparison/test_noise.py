@@ -10,6 +10,7 @@ from lightning_perfwatch.comparison.noise import (
     between_runs,
     block_length,
     deviations,
+    quantile_sd,
     student_t,
     within_runs,
 )
@@ -49,6 +50,15 @@ def test_draws_vary_as_the_mean_of_independent_values_does() -> None:
 
     assert off.std() == pytest.approx(0.1 / math.sqrt(400), rel=0.25)
     assert degrees == pytest.approx(400 / math.ceil(1.3 * 20) - 1)
+
+
+def test_a_quantile_varies_as_theory_says() -> None:
+    """The p-quantile of n independent values has the variance p (1 - p) / (n f**2), f their density there."""
+    values = noisy_durations(np.random.default_rng(2), 400, within=0.1, follow=0.0, between=0.0)
+    density = 0.28 / 0.1  # of the normal distribution at its 0.8-quantile
+
+    assert quantile_sd(values, 0.8, stream=0) == pytest.approx(math.sqrt(0.16 / 400) / density, rel=0.3)
+    assert quantile_sd([1.0] * 8, 0.8, stream=0) == 0.0
 
 
 def test_the_same_values_always_give_the_same_draws_and_two_runs_have_their_own() -> None:

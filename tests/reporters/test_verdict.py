@@ -13,7 +13,7 @@ from lightning_perfwatch.reporters.verdict import FORMATS, reasons, render
 from tests.reporters.factories import HOSTILE, finding
 
 SLOWER = Slowdown("tokens_per_s", 1100.0, 1000.0, 0.1, 0.06, 0.14, 10)
-TOO_SLOW = Verdict(Limits(), (Failure(),), SLOWER)
+TOO_SLOW = Verdict(Limits(), (Failure(slowdown=SLOWER),), SLOWER)
 
 
 def passed(share: float = 0.1, low_share: float = 0.06, high_share: float = 0.14) -> str:
@@ -29,6 +29,20 @@ def test_a_run_that_is_too_slow_is_told_in_one_sentence() -> None:
         "more than the 5.0 % allowed."
     )
     assert render(TOO_SLOW, "text") == f"PerfWatch check failed.\n  {reason}\n"
+
+
+def test_a_run_that_is_too_slow_at_its_best_only_is_told_with_the_whole() -> None:
+    at_best = replace(SLOWER, baseline=1210.0, now=1100.0, is_at_best=True)
+    whole = replace(SLOWER, share=0.08, low_share=-0.02, high_share=0.18)
+    verdict = Verdict(Limits(), (Failure(slowdown=at_best),), whole, at_best)
+
+    assert render(verdict, "text").splitlines()[1:] == [
+        "  Too slow: 10 % slower at its best (tokens/s 1,100 against 1,210 in 10 runs, which one interval of five "
+        "exceeds; 99 % interval +6.0 % to +14 % of time), more than the 5.0 % allowed.",
+        "  As a whole it is 8.0 % slower (tokens/s 1,000 against 1,100 in 10 runs; 99 % interval -2.0 % to +18 % of "
+        "time), which may be noise.",
+    ]
+    assert json.loads(render(verdict, "json"))["slowdown_at_best"]["is_at_best"] is True
 
 
 def test_a_run_that_passes_says_how_it_stands() -> None:
