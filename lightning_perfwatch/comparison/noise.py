@@ -106,6 +106,16 @@ def within_runs(before: tuple[Floats, float], after: tuple[Floats, float], level
     return math.exp(min(low, 0.0)), math.exp(max(high, 0.0))
 
 
+def of_two_runs(ends: tuple[float, float], level: float) -> tuple[float, float]:
+    """The ends of an interval from :func:`within_runs`, wider by what two runs of the same code usually differ by.
+
+    Both noises are independent, so their squares add up; of the two runs each has :data:`USUAL_RUN_SD`.
+    """
+    between = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(2) * USUAL_RUN_SD
+    low, high = (math.hypot(math.log(end), between) for end in ends)
+    return math.exp(-low), math.exp(high)
+
+
 def between_runs(log_rates: Sequence[float], level: float) -> float:
     """How far the logarithm of the rate of a further run may lie from the mean of these, at most.
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from lightning_perfwatch.comparison.noise import deviations, within_runs
+from lightning_perfwatch.comparison.noise import deviations, of_two_runs, within_runs
 from lightning_perfwatch.counts import Interval
 from lightning_perfwatch.rates import FEWEST_INTERVALS, amounts_of, judged, total
 from lightning_perfwatch.report import Report
@@ -24,16 +24,13 @@ MOST_INTERVALS = 512
 MOST_KEPT_INTERVALS = 60
 """Of a run in a baseline."""
 
-ALIKE = 0.05
-"""Two runs of the same code may differ by this much, whatever the noise within each of them says."""
-
 _LEVEL = 0.95
 
 
 class Answer(str, Enum):
     """What can be said of a change.
 
-    ``small`` is more than the noise within the runs, and no more than two runs of the same code may differ by.
+    ``small`` is more than the noise within the runs, and no more than two runs of the same code usually differ by.
     ``not_told`` is for rates that were not measured, or in fewer than six intervals.
     """
 
@@ -47,7 +44,8 @@ class Answer(str, Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """A rate before and after, over all ranks; ``ratio`` is after / before, ``low`` to ``high`` a 95 % interval for it.
+    """A rate before and after, over all ranks; ``ratio`` is after / before, ``low`` to ``high`` a 95 % interval for
+    it that holds the noise within the runs and what runs of the same code usually differ by.
 
     What is not known is None. ``num_intervals`` are those of both runs.
     """
@@ -123,16 +121,14 @@ def _change(rate: str, before: Report, after: Report, same_run: bool) -> Change:
     if min(num_intervals) < FEWEST_INTERVALS:
         return known
     ends = within_runs(deviations(*samples[0], stream=0), deviations(*samples[1], stream=1), _LEVEL)
-    low, high = ratio * ends[0], ratio * ends[1]
-    return replace(known, low=low, high=high, answer=_answer(ratio, low, high))
-
-
-def _answer(ratio: float, low: float, high: float) -> Answer:
-    if low <= 1.0 <= high:
-        return Answer.NO_DIFFERENCE
-    if abs(ratio - 1.0) <= ALIKE:
-        return Answer.SMALL
-    return Answer.FASTER if ratio > 1.0 else Answer.SLOWER
+    low, high = (ratio * end for end in of_two_runs(ends, _LEVEL))
+    if ratio * ends[0] <= 1.0 <= ratio * ends[1]:
+        answer = Answer.NO_DIFFERENCE
+    elif low <= 1.0 <= high:
+        answer = Answer.SMALL
+    else:
+        answer = Answer.FASTER if ratio > 1.0 else Answer.SLOWER
+    return replace(known, low=low, high=high, answer=answer)
 
 
 def _together(intervals: Sequence[Interval]) -> Interval:

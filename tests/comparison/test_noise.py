@@ -10,6 +10,7 @@ from lightning_perfwatch.comparison.noise import (
     between_runs,
     block_length,
     deviations,
+    of_two_runs,
     quantile_sd,
     student_t,
     within_runs,
@@ -59,6 +60,14 @@ def test_a_quantile_varies_as_theory_says() -> None:
 
     assert quantile_sd(values, 0.8, stream=0) == pytest.approx(math.sqrt(0.16 / 400) / density, rel=0.3)
     assert quantile_sd([1.0] * 8, 0.8, stream=0) == 0.0
+
+
+def test_two_runs_that_are_quiet_within_may_differ_all_the_same() -> None:
+    """1.96 times 2 % for each of them, and both kinds of noise add up as squares."""
+    assert of_two_runs((1.0, 1.0), 0.95) == pytest.approx((1 / 1.057, 1.057), abs=0.001)
+    low, high = of_two_runs((math.exp(-0.1), math.exp(0.2)), 0.95)
+    assert math.log(low) == pytest.approx(-math.hypot(0.1, 0.0554), abs=0.001)
+    assert math.log(high) == pytest.approx(math.hypot(0.2, 0.0554), abs=0.001)
 
 
 def test_the_same_values_always_give_the_same_draws_and_two_runs_have_their_own() -> None:

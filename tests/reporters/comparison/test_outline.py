@@ -34,7 +34,7 @@ def test_every_answer_has_its_sentence() -> None:
     slightly = tuple(1.03 * s for s in reversed(QUIET))
 
     assert verdict(run(), run()) == "The same run twice: exactly no difference."
-    assert verdict(run(*QUIET), run(*slow)).startswith("17 % slower in tokens/s (95 % interval -1")
+    assert verdict(run(*QUIET), run(*slow)).startswith("17 % slower in tokens/s (95 % interval -2")
     assert verdict(run(*slow), run(*QUIET)).startswith("20 % faster in tokens/s (95 % interval +1")
     assert "repeat both before you trust it" in verdict(run(*QUIET), run(*slightly))
     assert verdict(run(*QUIET), run(*reversed(QUIET[:7]), 1.012)).startswith("No measurable difference in tokens/s: ")
