@@ -1,9 +1,9 @@
 """One fit of a tiny model in which a tool is switched on and off every 50 steps, and what each step took.
 
 Run as a script by any interpreter that has the tool: ``python toy_fit.py TOOL TRAINER NUM_STEPS MEASURE``, TRAINER
-``default`` or ``bare``, MEASURE ``measure``, ``memory`` or ``waits``. Prints JSON. Imports nothing of this project but
-for the tool ``perfwatch``, so that it runs where this project is not installed. Switched off means that the Trainer is
-as if the tool had never been there: the callback is out of its list and its own profiler is back.
+``default`` or ``bare``, MEASURE ``measure``, ``whole``, ``memory`` or ``waits``. Prints JSON. Imports nothing of this
+project but for the tool ``perfwatch``, so that it runs where this project is not installed. Switched off means that the
+Trainer is as if the tool had never been there: the callback is out of its list and its own profiler is back.
 """
 
 from __future__ import annotations
@@ -192,6 +192,13 @@ def measure(tool_name: str, kind: str, num_steps: int) -> dict[str, Any]:
     return {"at_ns": at_ns, "cpu_ns": cpu_ns, "first": first, "every": EVERY, "said": said}
 
 
+def whole(tool_name: str, kind: str, num_steps: int) -> dict[str, Any]:
+    """The same readings with the tool on all the time, for one that can't be taken out again."""
+    at_ns: list[int] = []
+    fit(tool_name, kind, num_steps, lambda step, place: at_ns.append(time.perf_counter_ns()))
+    return {"at_ns": at_ns, "first": first_switch(num_steps), "every": EVERY}
+
+
 def memory(tool_name: str, kind: str, num_steps: int) -> dict[str, Any]:
     """Resident bytes in the middle of the fit and at its end, with the tool on all the time."""
     bytes_at: dict[int, int] = {}
@@ -241,7 +248,7 @@ def waits(tool_name: str, kind: str, num_steps: int) -> dict[str, Any]:
     return {"num_waits": count, "num_steps": num_steps - 1 - first, "said": said}
 
 
-MEASURES = {measure.__name__: measure for measure in (measure, memory, waits)}
+MEASURES = {measure.__name__: measure for measure in (measure, whole, memory, waits)}
 
 
 def main() -> int:
