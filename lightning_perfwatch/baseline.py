@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from lightning_perfwatch import report as report_json
-from lightning_perfwatch.comparison.speed import MOST_KEPT_INTERVALS, coarse
+from lightning_perfwatch.comparison.speed import coarse
 from lightning_perfwatch.rates import judged
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.stored import versioned, write_whole
@@ -21,7 +21,8 @@ from lightning_perfwatch.stored import versioned, write_whole
 SCHEMA_VERSION = 1
 MOST_RUNS = 20
 """Of runs that are comparable with each other; the newest are kept."""
-_MOST_OTHERS = 30
+_MOST_INTERVALS = 60
+_MOST_OTHERS = 100
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def with_run(runs: Sequence[Report], run: Report, alike: Sequence[Report], repla
     """``runs`` and the essence of ``run``; ``alike`` are those of them that it is comparable with.
 
     Of these the newest stay with it, twenty in all, or none if it ``replaces`` them: their speed is no longer the one
-    to hold. Of runs that are not comparable, such as those of another machine, the newest thirty stay.
+    to hold. Of runs that are not comparable, such as those of another machine, the newest hundred stay.
     """
     kept = [] if replaces else list(alike)[-(MOST_RUNS - 1) :]
     others = [one for one in runs if not any(one is other for other in alike)][-_MOST_OTHERS:]
@@ -70,7 +71,7 @@ def essence(run: Report) -> Report:
     """
     counted = run.counted
     if counted is not None:
-        intervals = coarse(judged(counted.intervals), MOST_KEPT_INTERVALS)
+        intervals = coarse(judged(counted.intervals), _MOST_INTERVALS)
         # Which are judged is settled; a run without clean ones would lose another one the next time.
         counted = replace(counted, intervals=tuple(replace(interval, clean=True) for interval in intervals))
     return Report(

@@ -18,8 +18,12 @@ def versioned(text: bytes | str, schema_version: int) -> dict[str, Any]:
 
     Raises:
         ValueError: it is none, or of another version; the message is a clause.
+        msgspec.MsgspecError: it is no JSON.
     """
-    document = msgspec.json.decode(text)
+    try:
+        document = msgspec.json.decode(text)
+    except RecursionError as error:
+        raise ValueError("its values are nested too deeply") from error
     found = document.pop("schema_version", None) if isinstance(document, dict) else None
     if found != schema_version:
         raise ValueError(f"it has schema version {found!r} and {schema_version} is needed")
@@ -27,7 +31,11 @@ def versioned(text: bytes | str, schema_version: int) -> dict[str, Any]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write so that a reader sees the old file or the new one, never half of it. Raises OSError if it can't."""
+    """Write so that a reader sees the old file or the new one, never half of it; a link stays one.
+
+    Raises OSError if it can't.
+    """
+    path = path.resolve()
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         unfinished.write_bytes(content)

@@ -13,6 +13,8 @@ import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import msgspec
+
 from lightning_perfwatch.stored import write_whole
 
 REQUEST_NAME = "window.request"
@@ -42,9 +44,11 @@ class Listening:
         """Whether its process is known to have ended; only a process of this machine can be told to."""
         if self.host != socket.gethostname():
             return False
+        if self.pid < 1:
+            return True
         try:
             os.kill(self.pid, 0)
-        except ProcessLookupError:
+        except (ProcessLookupError, OverflowError):
             return True
         except OSError:
             return False
@@ -81,10 +85,12 @@ class WindowRequests:
             OSError: it can't be read.
         """
         try:
-            return Listening(**json.loads(self._listening.read_bytes()))
+            document = json.loads(self._listening.read_bytes())
+            Listening(**document)  # another version may have other fields
+            return msgspec.convert(document, Listening)
         except FileNotFoundError:
             return None
-        except (TypeError, ValueError) as error:
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{self._listening} is no PerfWatch file of this version: {error}.") from error
 
     # For the training

@@ -56,7 +56,21 @@ def test_where_nothing_can_be_written_the_training_goes_on_and_the_asker_is_told
         requests.ask()
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"pid": 1, "host": "x", "every": "y", "mood": "good"}', "\0"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"pid": 1, "host": "x", "every": "y", "mood": "good"}',
+        "\0",
+        "[" * 100_000,
+        '{"pid": "1", "host": "x", "every": "y"}',
+        '{"pid": null, "host": "x", "every": "y"}',
+        '{"pid": 1, "host": "x", "every": "y", "first_step": "a"}',
+    ],
+    ids=range(9),
+)
 def test_a_file_of_another_kind_is_told_in_one_sentence(tmp_path: Path, content: str) -> None:
     (tmp_path / LISTENING_NAME).write_text(content)
     with pytest.raises(ValueError, match=f"{LISTENING_NAME} is no PerfWatch file of this version"):
@@ -70,3 +84,4 @@ def test_only_a_process_of_this_machine_is_known_to_be_gone() -> None:
     assert not ME.is_gone
     assert replace(ME, pid=child.pid).is_gone
     assert not replace(ME, pid=child.pid, host="another").is_gone
+    assert all(replace(ME, pid=number).is_gone for number in (10**30, 0, -1))

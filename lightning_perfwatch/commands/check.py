@@ -10,6 +10,7 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,11 @@ def add_to(commands: Any) -> None:
         "--update", action="store_true", help="add this run to the baseline if it passes; the newest twenty are kept"
     )
     parser.add_argument(
+        "--accept",
+        action="store_true",
+        help="with --update: add this run also where it is slower, and let its kind of run start anew",
+    )
+    parser.add_argument(
         "--fail-on", action="append", default=[], metavar="RULE[,RULE]", help="fail where these rules have a finding"
     )
     parser.add_argument("--max-severity", choices=_SEVERITIES, help="fail where a finding is more severe than this")
@@ -59,11 +65,13 @@ def run(arguments: argparse.Namespace) -> int:
     path: Path | None = arguments.baseline
     if path is None and (arguments.update or not (arguments.fail_on or arguments.max_severity)):
         raise ValueError("Name a baseline with --baseline FILE, or what to fail on with --fail-on or --max-severity.")
+    if arguments.accept and not arguments.update:
+        raise ValueError("--accept says what to do with --update: give both.")
     report = read_report(arguments.path)
     limits = _limits(arguments, report)
     runs = () if path is None else _baseline(path, arguments.update)
     if arguments.update and path is not None:
-        verdict, notes = _update(path, runs, report, limits)
+        verdict, notes = _update(path, runs, report, limits, is_accepted=arguments.accept)
     else:
         verdict, notes = judge(report, None if path is None else runs, limits), []
     root = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd())
@@ -79,7 +87,7 @@ def _limits(arguments: argparse.Namespace, report: Report) -> Limits:
 
     known = {finding.rule for finding in report.findings} | report.skipped.keys()
     names = [name.strip() for option in arguments.fail_on for name in option.split(",")]
-    fail_on = tuple(name if name in known else rule_class(name).id() for name in names)
+    fail_on = tuple(name if name in known else rule_class(name).id() for name in names if name)
     severity = None if arguments.max_severity is None else Severity(arguments.max_severity)
     return Limits(arguments.max_slowdown, fail_on, severity)
 
@@ -94,24 +102,30 @@ def _baseline(path: Path, may_be_missing: bool) -> tuple[Report, ...]:
     return read_baseline(path)
 
 
-def _update(path: Path, runs: Sequence[Report], report: Report, limits: Limits) -> tuple[Verdict, list[str]]:
+def _update(
+    path: Path, runs: Sequence[Report], report: Report, limits: Limits, *, is_accepted: bool
+) -> tuple[Verdict, list[str]]:
     """Judge by the baseline that there is, and add what passes."""
     from lightning_perfwatch.baseline import with_run, write_baseline
     from lightning_perfwatch.comparison import comparable, judge, require_speed
 
     require_speed(report)
     alike = comparable(report, runs)
-    verdict = judge(report, alike or None, limits)
-    if not verdict.passes:
-        return verdict, [f"Not added to the baseline; to accept this speed, remove {path} and update again."]
+    verdict = judge(report, alike or None, replace(limits, max_slowdown_share=None) if is_accepted else limits)
     if verdict.is_in_baseline:
-        return verdict, ["This run is in the baseline already."]
-    starts_anew = verdict.slowdown is not None and verdict.slowdown.is_faster
+        return verdict, [f"This run is in {path} already."]
+    if not verdict.passes:
+        is_too_slow = any(failure.slowdown is not None for failure in verdict.failures)
+        remedy = "to hold this speed from now on, update with --accept" if is_too_slow else "it has findings"
+        return verdict, [f"Not added to the baseline: {remedy}."]
+    told = (verdict.slowdown, verdict.at_best)
+    is_slower = is_accepted and any(slowdown is not None and slowdown.is_slower for slowdown in told)
+    starts_anew = is_slower or (verdict.slowdown is not None and verdict.slowdown.is_faster)
     updated = with_run(runs, report, alike, starts_anew)
     write_baseline(path, updated)
     num_alike = len(comparable(report, updated))
     held = "1 comparable run" if num_alike == 1 else f"{num_alike} comparable runs"
-    anew = ", and starts anew: the runs before were slower" if starts_anew else ""
+    anew = f", and starts anew: the runs before were {'faster' if is_slower else 'slower'}" if starts_anew else ""
     return verdict, [f"The baseline {path} now holds {held}{anew}."]
 
 

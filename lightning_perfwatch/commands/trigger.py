@@ -158,5 +158,7 @@ def _after_the_end(reports: _Reports, before: Listening, first_step: int | None,
 
 
 def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
+    from lightning_perfwatch.reporters.wording import clean
+
+    sys.stdout.write(clean(line) + "\n")
     sys.stdout.flush()

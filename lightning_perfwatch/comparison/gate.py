@@ -12,7 +12,7 @@ from lightning_perfwatch.comparison.comparison import is_same_run
 from lightning_perfwatch.comparison.finding_changes import finding_changes
 from lightning_perfwatch.comparison.setup import SIZES, Difference, differences
 from lightning_perfwatch.comparison.slowdown import Slowdown, slowdown_at_best, slowdown_of
-from lightning_perfwatch.comparison.speed import main_rate, samples_of
+from lightning_perfwatch.comparison.speed import MAIN_RATES, main_rate, rate_of, samples_of, timed_intervals
 from lightning_perfwatch.finding import Finding, Severity
 from lightning_perfwatch.rates import FEWEST_INTERVALS
 from lightning_perfwatch.report import Report
@@ -43,8 +43,8 @@ class Verdict:
     """What came of a check; a run passes if there are no ``failures``.
 
     ``slowdown`` is None where no baseline was asked, ``at_best``, that of the faster intervals, also where these can't
-    be compared. ``is_in_baseline`` is True where this very run is one of the
-    baseline's. ``doubts`` are settings that differ from the newest comparable run and have a speed of their own,
+    be compared, for the reason ``why_not_at_best``, a clause. ``is_in_baseline`` is True where this very run is one of
+    the baseline's. ``doubts`` are settings that differ from the newest comparable run and have a speed of their own,
     ``new_findings`` are those that it did not have, ``not_judged`` are rules of ``fail_on`` that could not judge, with
     the reason.
     """
@@ -53,6 +53,7 @@ class Verdict:
     failures: tuple[Failure, ...] = ()
     slowdown: Slowdown | None = None
     at_best: Slowdown | None = None
+    why_not_at_best: str | None = None
     is_in_baseline: bool = False
     doubts: tuple[Difference, ...] = ()
     new_findings: tuple[Finding, ...] = ()
@@ -82,9 +83,9 @@ def judge(run: Report, baseline: Sequence[Report] | None, limits: Limits) -> Ver
     require_speed(run)
     others = [other for other in comparable(run, baseline) if not is_same_run(other, run)]
     in_baseline = any(is_same_run(other, run) for other in baseline)
-    slowdown, at_best = (slowdown_of(run, others), slowdown_at_best(run, others)) if others else (None, None)
-    if slowdown is None and not in_baseline:
+    if not others and not in_baseline:
         raise ValueError(_why_not(run, baseline))
+    slowdown, at_best, why_not_at_best = _slowdowns(run, others) if others else (None, None, None)
     failures[:0] = _by_speed(slowdown, at_best, limits.max_slowdown_share)
     newest = others[-1] if others else run
     return Verdict(
@@ -92,6 +93,7 @@ def judge(run: Report, baseline: Sequence[Report] | None, limits: Limits) -> Ver
         tuple(failures),
         slowdown,
         at_best,
+        why_not_at_best,
         is_in_baseline=in_baseline,
         doubts=tuple(one for one in differences(newest, run) if one.doubt is not None),
         new_findings=tuple(one.finding for one in finding_changes(newest, run) if one.kind == "new"),
@@ -114,21 +116,46 @@ def _obstacles(other: Report, run: Report) -> list[Difference]:
 def _why_not(run: Report, baseline: Sequence[Report]) -> str:
     if not baseline:
         return "The baseline holds no run yet: add this one with --update."
-    other = baseline[-1]
-    said = ", ".join(f"{one.setting} {one.before} there and {one.after} here" for one in _obstacles(other, run))
+    nearest = min((_obstacles(other, run) for other in reversed(baseline)), key=len)
+    said = ", ".join(f"{one.setting} {one.before} there and {one.after} here" for one in nearest)
     return f"No run of the baseline is comparable with this one ({said}): add this one with --update."
 
 
 def require_speed(run: Report) -> None:
     """Raise ValueError, with a sentence, where the speed of ``run`` is not known well enough to be judged."""
-    rate = main_rate((run,))
-    num_intervals = 0 if rate is None else len(samples_of(run, rate)[0])
-    if num_intervals < FEWEST_INTERVALS:
-        place = run.directory or run.source or "The run"
+    if _rates(run):
+        return
+    place = run.directory or run.source or "The run"
+    num_intervals = len(timed_intervals(run))
+    if num_intervals >= FEWEST_INTERVALS:
         raise ValueError(
-            f"{place} can't be judged: it has {num_intervals} throughput intervals and {FEWEST_INTERVALS} are needed; "
-            "train more steps, or set the Trainer's log_every_n_steps lower."
+            f"{place} can't be judged: its intervals tell neither tokens nor samples nor steps per second."
         )
+    raise ValueError(
+        f"{place} can't be judged: it has {num_intervals} throughput intervals and {FEWEST_INTERVALS} are needed; "
+        "train more steps, or set the Trainer's log_every_n_steps lower."
+    )
+
+
+def _rates(run: Report) -> list[str]:
+    """The rates that it can be judged by, the best first."""
+    known = (rate for rate in MAIN_RATES if rate_of(run, rate) is not None)
+    return [rate for rate in known if len(samples_of(run, rate)[0]) >= FEWEST_INTERVALS]
+
+
+def _slowdowns(run: Report, others: Sequence[Report]) -> tuple[Slowdown, Slowdown | None, str | None]:
+    """As a whole and at its best, or why not, by the best rate that ``run`` shares with any of ``others``."""
+    for rate in _rates(run):
+        alike = [other for other in others if rate_of(other, rate) is not None]
+        if rate == "steps_per_s":
+            alike = [other for other in alike if all(one.setting not in SIZES for one in differences(other, run))]
+        if alike:
+            slowdown = slowdown_of(run, alike, rate)
+            try:
+                return slowdown, slowdown_at_best(run, alike, rate), None
+            except ValueError as error:
+                return slowdown, None, str(error)
+    raise ValueError("The run can't be judged: it shares no rate (tokens, samples or steps/s) with the baseline.")
 
 
 def _by_speed(slowdown: Slowdown | None, at_best: Slowdown | None, most: float | None) -> list[Failure]:

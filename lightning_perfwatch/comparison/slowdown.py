@@ -8,28 +8,33 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
+from statistics import NormalDist, median
 
 import numpy as np
 
 from lightning_perfwatch.comparison.noise import between_runs, deviations, quantile_sd
-from lightning_perfwatch.comparison.speed import MOST_KEPT_INTERVALS, main_rate, rate_of, samples_of
-from lightning_perfwatch.rates import FEWEST_INTERVALS
+from lightning_perfwatch.comparison.speed import known_amounts, rate_of, samples_of, timed_intervals, together
+from lightning_perfwatch.counts import Interval
 from lightning_perfwatch.report import Report
 
 LEVEL = 0.99
 """Of the noise; its lower end is passed by chance in one of 200 runs, so that a gate asked daily keeps its word."""
 
-
-AT_BEST = 0.8
-"""The quantile of a run's interval rates that is its speed at its best: one interval in five is faster.
+AT_BEST = 0.9
+"""The quantile of a run's interval rates that is its speed at its best: one interval in ten is faster.
 
 Whatever else a machine does slows some intervals down and none up, so the faster ones differ less between runs of the
 same code than the means do. 16 runs of the same training differed by 2.2 % in it and by 3.0 % in the mean (standard
-deviations; two CPU cores of a virtual machine, 27 intervals of five steps each).
+deviations; two CPU cores of a virtual machine, 27 intervals a run).
 """
-_MOST_UNLIKE = 1.5
-"""Fast intervals are compared where intervals are about as long: long ones have fewer slow and fewer fast ones."""
+FEWEST_FAST = 10
+"""Intervals that a run needs for that quantile."""
+FEWEST_RUNS = 5
+"""In a baseline: with fewer, a machine that is slow or fast for minutes passes for the code."""
+_ALIKE = 0.75
+"""An interval is a whole one from this share of its usual steps on; the usual ones of two runs may differ as much."""
+_VARYING = 1.1
+"""Between intervals, work per step may vary by this factor: rates of other work don't tell which intervals are fast."""
 
 
 @dataclass(frozen=True)
@@ -61,35 +66,79 @@ class Slowdown:
         return self.high_share < 0
 
 
-def slowdown_of(run: Report, others: Sequence[Report]) -> Slowdown:
-    """How much slower ``run`` is than ``others``, as a whole. Raises ValueError where they share no rate."""
-    rate = main_rate((run, *others))
-    if rate is None:
-        raise ValueError("The run can't be judged: it shares no rate (tokens, samples or steps/s) with the baseline.")
+def slowdown_of(run: Report, others: Sequence[Report], rate: str) -> Slowdown:
+    """How much slower ``run`` is than ``others``, as a whole; all of them know the ``rate``, ``run`` its intervals."""
     off, _ = deviations(*samples_of(run, rate), stream=1)
     before = [rate_of(other, rate) or math.nan for other in others]
     return _slowdown(rate, before, rate_of(run, rate) or math.nan, float(np.std(off)))
 
 
-def slowdown_at_best(run: Report, others: Sequence[Report]) -> Slowdown | None:
-    """How much slower ``run`` is than ``others`` in their faster intervals; None where those can't be compared."""
-    rate = main_rate((run, *others))
-    if rate is None:
-        return None
-    known = [samples_of(report, rate, MOST_KEPT_INTERVALS) for report in (run, *others)]
-    if any(len(amounts) < FEWEST_INTERVALS for amounts, _ in known):
-        return None
-    lengths_s = [sum(durations_s) / len(durations_s) for _, durations_s in known]
-    if not all(1 / _MOST_UNLIKE < length_s / lengths_s[0] < _MOST_UNLIKE for length_s in lengths_s):
-        return None
-    rates = [np.asarray(amounts) / np.asarray(durations_s) for amounts, durations_s in known]
-    # Of all ranks: they take their steps together, and are fast or slow together.
-    at_best = [
-        (rate_of(report, rate) or math.nan) * float(np.quantile(one, AT_BEST)) * sum(durations_s) / sum(amounts)
-        for report, one, (amounts, durations_s) in zip((run, *others), rates, known, strict=True)
+def slowdown_at_best(run: Report, others: Sequence[Report], rate: str) -> Slowdown:
+    """How much slower ``run`` is than ``others`` in their faster intervals, all of about as many steps.
+
+    Of ``others`` those are left out whose intervals hold more steps, or are too few.
+
+    Raises:
+        ValueError: it can't be told; the message is a clause that says why.
+    """
+    known = [(report, timed_intervals(report)) for report in (run, *others)]
+    steps = [_usual_steps(intervals) for _, intervals in known]
+    usual = max(steps[0], median(steps[1:])) if others else steps[0]
+    grained = [
+        (report, _of_steps(intervals, usual))
+        for (report, intervals), own in zip(known, steps, strict=True)
+        if own * _ALIKE <= usual
     ]
-    off = quantile_sd(rates[0].tolist(), AT_BEST, stream=1)
-    return replace(_slowdown(rate, at_best[1:], at_best[0], off), is_at_best=True)
+    if not grained or grained[0][0] is not run or len(grained[0][1]) < FEWEST_FAST:
+        raise ValueError(f"the run has fewer than {FEWEST_FAST} intervals of some {usual:.0f} steps")
+    enough = [grained[0], *((other, few) for other, few in grained[1:] if len(few) >= FEWEST_FAST)]
+    if len(enough) <= FEWEST_RUNS:
+        raise ValueError(
+            f"{len(enough) - 1} runs of the baseline have {FEWEST_FAST} intervals of some {usual:.0f} steps, and "
+            f"{FEWEST_RUNS} are needed"
+        )
+    at_best = [_at_best(report, rate, intervals) for report, intervals in enough]
+    if any(value is None for value in at_best):
+        raise ValueError("the work per step varies from interval to interval")
+    rates = [value for value in at_best if value is not None]
+    of_intervals = _rates(rate, enough[0][1])
+    found = _slowdown(rate, rates[1:], rates[0], quantile_sd(of_intervals, AT_BEST, stream=1))
+    # One interval that is as fast as those of the baseline shows that the code is, whatever the others met.
+    fastest = rates[0] * max(of_intervals) / float(np.quantile(of_intervals, AT_BEST))
+    return replace(found, low_share=min(found.low_share, found.baseline / fastest - 1), is_at_best=True)
+
+
+def _usual_steps(intervals: Sequence[Interval]) -> float:
+    return sum(one.num_steps for one in intervals) / len(intervals) if intervals else 0.0
+
+
+def _of_steps(intervals: Sequence[Interval], num_steps: float) -> list[Interval]:
+    """Neighbours taken together until they hold about ``num_steps``; a rest that is none is left out."""
+    found: list[Interval] = []
+    open_: list[Interval] = []
+    for interval in intervals:
+        open_.append(interval)
+        if sum(one.num_steps for one in open_) >= _ALIKE * num_steps:
+            found.append(together(open_))
+            open_ = []
+    return found
+
+
+def _at_best(report: Report, rate: str, intervals: Sequence[Interval]) -> float | None:
+    """The rate of the faster intervals, over all ranks, which are fast or slow together; None if it can't be told."""
+    amounts = known_amounts(rate, intervals)
+    mean = rate_of(report, rate)
+    per_step = [amount / one.num_steps for amount, one in zip(amounts, intervals, strict=False)]
+    if mean is None or not amounts or max(per_step) > _VARYING * min(per_step):
+        return None
+    every = timed_intervals(report)
+    own_mean = sum(known_amounts(rate, every)) / sum(one.duration_s for one in every)
+    return mean * float(np.quantile(_rates(rate, intervals), AT_BEST)) / own_mean
+
+
+def _rates(rate: str, intervals: Sequence[Interval]) -> list[float]:
+    amounts = known_amounts(rate, intervals)
+    return [amount / one.duration_s for amount, one in zip(amounts, intervals, strict=True)]
 
 
 def _slowdown(rate: str, before: Sequence[float], now: float, sd_within: float) -> Slowdown:

@@ -18,13 +18,16 @@ from lightning_perfwatch.report import Report
 RATES = ("tokens_per_s", "nonpadding_tokens_per_s", "samples_per_s", "steps_per_s")
 """In the order in which they are shown."""
 
+MAIN_RATES = ("tokens_per_s", "samples_per_s", "steps_per_s")
+"""Those to compare runs by, the best first."""
+
 MOST_INTERVALS = 512
 """Whose means are compared; more would tell no more."""
 
-MOST_KEPT_INTERVALS = 60
-"""Of a run in a baseline."""
-
 _LEVEL = 0.95
+_SHORTEST_S, _LONGEST_S = 1e-9, 1e9
+_MOST = 1e30
+"""Durations, amounts and rates beyond these were never measured; a damaged report may hold them."""
 
 
 class Answer(str, Enum):
@@ -71,16 +74,16 @@ def main_rate(reports: Sequence[Report]) -> str | None:
 
     Steps are no measure of speed between batches of different sizes; whoever asks has to know.
     """
-    for rate in ("tokens_per_s", "samples_per_s", "steps_per_s"):
+    for rate in MAIN_RATES:
         if all(rate_of(report, rate) is not None for report in reports):
             return rate
     return None
 
 
 def rate_of(report: Report, rate: str) -> float | None:
-    """The rate over all ranks; None where it is not known, not finite or zero."""
+    """The rate over all ranks; None where it is not known, or none that can be."""
     value = getattr(report.throughput, rate)
-    return value if value is not None and math.isfinite(value) and value > 0 else None
+    return value if value is not None and 1 / _MOST <= value <= _MOST else None
 
 
 def coarse(intervals: Sequence[Interval], most: int) -> list[Interval]:
@@ -88,23 +91,29 @@ def coarse(intervals: Sequence[Interval], most: int) -> list[Interval]:
     size = math.ceil(len(intervals) / most)
     if size <= 1:
         return list(intervals)
-    return [_together(intervals[start : start + size]) for start in range(0, len(intervals), size)]
+    return [together(intervals[start : start + size]) for start in range(0, len(intervals), size)]
 
 
-def samples_of(report: Report, rate: str, most: int = MOST_INTERVALS) -> tuple[list[float], list[float]]:
-    """Amounts and seconds of the judged intervals of this process; empty where an amount is not known.
+def timed_intervals(report: Report) -> list[Interval]:
+    """The judged intervals of this process whose duration is one.
 
-    Of more than ``most``, neighbours are taken together. The ranks of a run take their steps together: the noise of the
-    first is that of all.
+    The ranks of a run take their steps together: the noise of the first is that of all.
     """
-    if report.counted is None:
-        return [], []
-    timed = [interval for interval in judged(report.counted.intervals) if 0 < interval.duration_s < math.inf]
-    intervals = coarse(timed, most)
-    amounts = [amount for amount in amounts_of(rate, intervals) if amount is not None and amount > 0]
-    if len(amounts) < len(intervals):
-        return [], []
-    return [float(amount) for amount in amounts], [interval.duration_s for interval in intervals]
+    intervals = () if report.counted is None else judged(report.counted.intervals)
+    return [one for one in intervals if _SHORTEST_S <= one.duration_s <= _LONGEST_S and one.num_steps > 0]
+
+
+def samples_of(report: Report, rate: str) -> tuple[list[float], list[float]]:
+    """Amounts and seconds of :func:`timed_intervals`; empty where an amount is not known."""
+    intervals = coarse(timed_intervals(report), MOST_INTERVALS)
+    amounts = known_amounts(rate, intervals)
+    return (amounts, [interval.duration_s for interval in intervals]) if amounts else ([], [])
+
+
+def known_amounts(rate: str, intervals: Sequence[Interval]) -> list[float]:
+    """What ``rate`` counts, by interval; empty where one amount is not known or none that was counted."""
+    amounts = [amount for amount in amounts_of(rate, intervals) if amount is not None and 0 < amount <= _MOST]
+    return [] if len(amounts) < len(intervals) else [float(amount) for amount in amounts]
 
 
 def _change(rate: str, before: Report, after: Report, same_run: bool) -> Change:
@@ -131,7 +140,8 @@ def _change(rate: str, before: Report, after: Report, same_run: bool) -> Change:
     return replace(known, low=low, high=high, answer=answer)
 
 
-def _together(intervals: Sequence[Interval]) -> Interval:
+def together(intervals: Sequence[Interval]) -> Interval:
+    """Neighbours as one interval."""
     return Interval(
         last_step=intervals[-1].last_step,
         num_steps=sum(interval.num_steps for interval in intervals),

@@ -54,32 +54,37 @@ def _headline(verdict: Verdict) -> str:
 
 def _speed(verdict: Verdict) -> str:
     """What is to be said of the speed where it is no reason to fail."""
-    slowdown = verdict.slowdown
+    slowdown, at_best = verdict.slowdown, verdict.at_best
     if slowdown is None:
-        return "this run is the baseline's only one, there is nothing to compare." if verdict.is_in_baseline else ""
+        return "this run is the only one of its kind in the baseline." if verdict.is_in_baseline else ""
     if any(failure.slowdown is not None for failure in verdict.failures):
         return ""
     limit = verdict.limits.max_slowdown_share
     if slowdown.is_faster:
         return f"{_told(slowdown)}, beyond the noise; add it to the baseline with --update."
-    if slowdown.is_slower:
-        allowed = "" if limit is None else f", within the {percent(limit)} allowed"
-        return f"{_told(slowdown)}, beyond the noise{allowed}."
+    for one in (slowdown, at_best):
+        if one is not None and one.is_slower and slowdown.share > 0:
+            allowed = "" if limit is None else f", within the {_limit(limit)} allowed"
+            return f"{_told(one)}, beyond the noise{allowed}."
     if limit is not None and slowdown.share > limit:
-        return (
-            f"{_told(slowdown)}: within the noise, so it can't be called slower; more runs in the baseline tell more."
-        )
+        return f"{_told(slowdown)}, within the noise, so it can't be called slower."
     return f"{_told(slowdown)}: no measurable difference."
 
 
 def _told(slowdown: Slowdown) -> str:
-    word = "slower" if slowdown.share >= 0 else "faster"
+    """The change of time: rates are shown beside it, but a rate that is halved takes twice the time."""
+    change = f"{percent(abs(slowdown.share))} {'longer' if slowdown.share >= 0 else 'less time'}"
     runs = "1 run" if slowdown.num_runs == 1 else f"{slowdown.num_runs} runs"
-    figures = f"{rate_name(slowdown.rate)} {amount(slowdown.now)} against {amount(slowdown.baseline)} in {runs}"
+    rate = f"{rate_name(slowdown.rate)} {amount(slowdown.now)} against {amount(slowdown.baseline)} in {runs}"
     low, high = percent_change(1 + slowdown.low_share), percent_change(1 + slowdown.high_share)
-    if slowdown.is_at_best:
-        word, figures = f"{word} at its best", f"{figures}, which one interval of five exceeds"
-    return f"{percent(abs(slowdown.share))} {word} ({figures}; 99 % interval {low} to {high} of time)"
+    where = "in its faster intervals " if slowdown.is_at_best else ""
+    which = ", the rate that one interval in ten exceeds" if slowdown.is_at_best else ""
+    return f"{where}the same work takes {change} ({rate}{which}; 99 % interval {low} to {high})"
+
+
+def _limit(share: float) -> str:
+    """As the user gave it."""
+    return f"{100 * share:g} %"
 
 
 def _reason(failure: Failure, verdict: Verdict) -> str:
@@ -87,19 +92,25 @@ def _reason(failure: Failure, verdict: Verdict) -> str:
     if finding is not None:
         return clean(f"{finding.rule} ({finding.severity.value}, {failure.limit}): {finding.summary} {finding.advice}")
     assert slowdown is not None
-    limit = verdict.limits.max_slowdown_share or 0.0
-    return f"Too slow: {_told(slowdown)}, more than the {percent(limit)} allowed."
+    return f"Too slow: {_told(slowdown)}, more than the {_limit(verdict.limits.max_slowdown_share or 0.0)} allowed."
 
 
 def _notes(verdict: Verdict) -> Iterable[str]:
     yield from (doubt(one) for one in verdict.doubts)
     for rule, why in verdict.not_judged:
         yield f"{rule} did not judge: {why}."
+    if verdict.slowdown is not None and verdict.is_in_baseline:
+        yield "This run is in the baseline itself and was judged by the others."
     if any(failure.slowdown is not None for failure in verdict.failures):
         if verdict.slowdown is not None and not verdict.slowdown.is_slower:
-            yield f"As a whole it is {_told(verdict.slowdown)}, which may be noise."
+            yield (
+                f"Over all intervals {_told(verdict.slowdown)}: whatever else the machine did hides it there, and "
+                "slows the faster intervals down least."
+            )
         for finding in verdict.new_findings:
             yield f"New since the baseline: {finding.rule}. {finding.summary}"
+    elif verdict.why_not_at_best is not None and verdict.slowdown is not None and not verdict.slowdown.is_slower:
+        yield f"The faster intervals, which a busy machine disturbs least, are not compared: {verdict.why_not_at_best}."
 
 
 def _annotations(verdict: Verdict, notes: Iterable[str], root: Path | None) -> Iterable[str]:
@@ -156,6 +167,8 @@ def _document(verdict: Verdict, notes: Iterable[str]) -> dict[str, Any]:
         ],
         "slowdown": None if slowdown is None else vars(slowdown),
         "slowdown_at_best": None if verdict.at_best is None else vars(verdict.at_best),
+        "not_judged_at_best": verdict.why_not_at_best,
+        "is_in_baseline": verdict.is_in_baseline,
         "max_slowdown_share": verdict.limits.max_slowdown_share,
         "notes": list(notes),
     }

@@ -68,8 +68,10 @@ def check(folder: Path, baseline: Path) -> Checked:
         say(f"  not judged: {done.stderr.strip()}")
         return Checked(done.returncode)
     told = json.loads(done.stdout)
-    shares = [told[name][end] for name in ("slowdown", "slowdown_at_best") for end in ("share", "low_share")]
-    return Checked(done.returncode, *shares)
+    shares = {name: told[name] or {} for name in ("slowdown", "slowdown_at_best")}
+    return Checked(
+        done.returncode, *(one.get(end, math.nan) for one in shares.values() for end in ("share", "low_share"))
+    )
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -62,9 +62,9 @@ def test_the_same_run_is_added_once(tmp_path: Path, capsys: pytest.CaptureFixtur
 
     again = told("check", run_dir, "--baseline", path, "--update", capsys=capsys)
 
-    assert "in the baseline already" in again
+    assert f"This run is in {path} already." in again
     assert path.read_bytes() == before
-    assert "the baseline's only one" in told("check", run_dir, "--baseline", path, capsys=capsys)
+    assert "the only one of its kind in the baseline" in told("check", run_dir, "--baseline", path, capsys=capsys)
 
 
 def test_a_run_as_fast_as_the_baseline_passes(
@@ -82,10 +82,73 @@ def test_a_slower_run_fails_with_the_reason_and_is_not_added(
     slow, before = stored(tmp_path / "r", timed(1.1)), baseline.read_bytes()
 
     shown = failed("check", slow, "--baseline", baseline, capsys=capsys)
-    assert "Too slow: 9." in shown or "Too slow: 10 % slower" in shown
-    assert "more than the 5.0 % allowed" in shown
-    assert "Not added" in failed("check", slow, "--baseline", baseline, "--update", capsys=capsys)
+    assert "Too slow: the same work takes 9." in shown or "Too slow: the same work takes 10 % longer" in shown
+    assert "more than the 5 % allowed" in shown
+    assert "Not added to the baseline: to hold this speed from now on, update with --accept." in failed(
+        "check", slow, "--baseline", baseline, "--update", capsys=capsys
+    )
     assert baseline.read_bytes() == before
+
+
+def test_a_slower_run_is_accepted_and_its_kind_starts_anew(
+    baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = stored(tmp_path / "e", replace(timed(1.0), run=run_info(device_name="Another CPU")))
+    told("check", elsewhere, "--baseline", baseline, "--update", capsys=capsys)
+    slow = stored(tmp_path / "r", timed(1.2))
+
+    shown = told("check", slow, "--baseline", baseline, "--update", "--accept", capsys=capsys)
+    assert "starts anew: the runs before were faster" in shown
+    assert len(read_baseline(baseline)) == 2
+    alike = stored(tmp_path / "s", timed(1.21))
+    assert "now holds 2 comparable runs" in told(
+        "check", alike, "--baseline", baseline, "--update", "--accept", capsys=capsys
+    )
+    assert "give both" in refused("check", slow, "--baseline", baseline, "--accept", capsys=capsys)
+
+
+def test_a_run_that_fails_by_a_finding_is_told_so(
+    baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = replace(timed(1.0015), findings=(finding(rule="host-sync"),))
+    run_dir = stored(tmp_path / "r", found)
+
+    for more in ((), ("--accept",)):
+        shown = failed(
+            "check", run_dir, "--baseline", baseline, "--update", "--fail-on", "host-sync,", *more, capsys=capsys
+        )
+        assert "Not added to the baseline: it has findings." in shown
+
+
+def test_a_baseline_that_is_a_link_stays_one(
+    baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to(baseline)
+
+    told("check", stored(tmp_path / "r", timed(1.0015)), "--baseline", link, "--update", capsys=capsys)
+
+    assert link.is_symlink()
+    assert len(read_baseline(baseline)) == 11
+
+
+def test_values_nested_without_end_are_refused(
+    baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = tmp_path / "deep.json"
+    deep.write_text("[" * 100_000)
+    run_dir = stored(tmp_path / "r", timed(1.0))
+
+    assert "nested too deeply" in refused("check", run_dir, "--baseline", deep, capsys=capsys)
+    assert "nested too deeply" in refused("check", deep, "--baseline", baseline, capsys=capsys)
+
+
+def test_what_holds_no_run_does_not_pass(baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = tmp_path / "empty.json"
+    empty.write_text('{"schema_version": 1}')
+
+    for path in (empty, baseline):
+        assert "neither a run nor a trace" in refused("check", path, "--fail-on", "host-sync", capsys=capsys)
 
 
 def test_the_threshold_is_the_users(baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +183,7 @@ def test_a_baseline_of_another_machine_is_no_pass(
         "check", other, "--baseline", baseline, capsys=capsys
     )
     assert "holds 1 comparable run." in told("check", other, "--baseline", baseline, "--update", capsys=capsys)
-    assert "only one" in told("check", other, "--baseline", baseline, capsys=capsys)
+    assert "the only one of its kind" in told("check", other, "--baseline", baseline, capsys=capsys)
     assert len(read_baseline(baseline)) == 11
 
 
@@ -176,7 +239,9 @@ def test_a_run_that_is_no_report_is_refused_by_name(
         assert REMEDIES[kind] in sentence
 
 
-@pytest.mark.parametrize("report", [Report(), run(1.0, 1.0, 1.0), run(1.0)], ids=["empty", "three", "one"])
+@pytest.mark.parametrize(
+    "report", [Report(run=run_info()), run(1.0, 1.0, 1.0), run(1.0)], ids=["empty", "three", "one"]
+)
 def test_a_run_without_enough_intervals_is_no_pass_and_no_baseline(
     report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,7 +100,7 @@ REMEDIES = {
     "directory without a report": "holds no report.json: name a run directory",
     "directory above a run": "which does",
     "run without a report": "make it with perfwatch analyze",
-    "empty report": "holds no measurement to compare",
+    "empty report": "holds neither a run nor a trace",
 }
 
 

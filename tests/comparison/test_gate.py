@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lightning_perfwatch.comparison import Failure, Limits, Verdict, judge
+from lightning_perfwatch.baseline import essence
+from lightning_perfwatch.comparison import Failure, Limits, Slowdown, Verdict, judge
 from lightning_perfwatch.finding import Severity
 from lightning_perfwatch.measurements import LoaderInfo
 from lightning_perfwatch.report import Report
@@ -188,30 +189,123 @@ def test_other_work_on_the_machine_hides_no_slow_down_and_is_none(disturbed_shar
     assert found > found_as_a_whole
 
 
+LONG = 3 * QUIET
+
+
+def long_baseline(num: int = 10) -> list[Report]:
+    return [run(*(s * (1 + 1e-6 * (number + 1)) for s in LONG)) for number in range(num)]
+
+
+def at_best_of(report: Report, runs: list[Report]) -> Slowdown:
+    found = judge(report, runs, Limits()).at_best
+    assert found is not None
+    return found
+
+
+def why_not(report: Report, runs: list[Report]) -> str | None:
+    verdict = judge(report, runs, Limits())
+    assert verdict.at_best is None
+    return verdict.why_not_at_best
+
+
 def test_a_run_that_stalls_now_and_then_is_slower_as_a_whole_only() -> None:
-    verdict = judge(
-        run(*(2.0 * s if number % 6 == 0 else s for number, s in enumerate(3 * QUIET))), baseline(), Limits()
-    )
+    stalling = run(*(2.0 * s if number % 6 == 0 else s for number, s in enumerate(LONG)))
+    verdict = judge(stalling, long_baseline(), Limits())
 
     assert verdict.failures == (Failure(slowdown=verdict.slowdown),)
+    assert not at_best_of(stalling, long_baseline()).is_slower
+
+
+@pytest.mark.parametrize("factor", [1.1, 1.4, 1.5, 1.6, 3.0])
+def test_however_slow_a_run_is_its_faster_intervals_are_compared(factor: float) -> None:
+    """On a machine whose other work takes half of the time of every second interval."""
+    runs = [run(*(2.0 * s if (number + one) % 2 else s for number, s in enumerate(LONG))) for one in range(10)]
+    verdict = judge(
+        run(*(factor * 2.0 * s if number % 2 else factor * s for number, s in enumerate(LONG))), runs, Limits()
+    )
+
+    assert not verdict.passes
     assert verdict.at_best is not None
-    assert not verdict.at_best.is_slower
+    assert verdict.at_best.share == pytest.approx(factor - 1, abs=0.03)
 
 
 def test_a_run_that_is_slow_at_its_best_and_fast_as_a_whole_passes() -> None:
-    runs = [run(*(3.0 * s if number % 3 == 0 else s for number, s in enumerate(3 * QUIET))) for _ in range(10)]
-    verdict = judge(slower(1.3), runs, Limits())
+    runs = [run(*(3.0 * s if number % 3 == 0 else s for number, s in enumerate(LONG))) for _ in range(10)]
+    faster = run(*(1.3 * s for s in LONG))
 
-    assert verdict.at_best is not None
-    assert verdict.at_best.is_slower
-    assert verdict.passes
+    assert at_best_of(faster, runs).is_slower
+    assert judge(faster, runs, Limits()).passes
 
 
-def test_fast_intervals_of_another_length_are_not_compared() -> None:
-    long = run_of(counted([10 * s for s in QUIET], samples=1600, tokens=204_800))
+def test_intervals_of_more_steps_are_compared_with_as_many_steps_taken_together() -> None:
+    """60 at most are kept of a run in a baseline, and a run whose hooks cost too much has longer ones."""
+    long = run_of(counted([2 * s for s in LONG], samples=320, tokens=40_960, num_steps=20))
+    many = run(*(5 * LONG))
 
-    assert judge(long, baseline(), Limits()).at_best is None
-    assert judge(slower(1.0), [*baseline(3), run(*QUIET[:5])], Limits()).at_best is None
+    assert at_best_of(many, [essence(run(*(5 * LONG), 1.0 + 1e-6 * number)) for number in range(6)]).num_runs == 6
+    assert at_best_of(run(*LONG), [*long_baseline(6), long]).num_runs == 6
+    assert abs(at_best_of(long, long_baseline()).share) < 0.02
+
+
+def test_faster_intervals_are_not_compared_where_they_tell_nothing() -> None:
+    varied = run_of(replace(counted(LONG), intervals=(
+        *counted(LONG).intervals, *counted((1.0,) * 3, tokens=204_800).intervals,
+    )))  # fmt: skip
+
+    assert why_not(run(*LONG[:9]), long_baseline()) == "the run has fewer than 10 intervals of some 10 steps"
+    assert why_not(run(*LONG), [*long_baseline(4), run(*LONG[:9])]) == (
+        "4 runs of the baseline have 10 intervals of some 10 steps, and 5 are needed"
+    )
+    assert why_not(varied, long_baseline()) == "the work per step varies from interval to interval"
+    assert why_not(run(*LONG), [*long_baseline(9), varied]) == "the work per step varies from interval to interval"
+
+
+def test_few_fast_intervals_and_few_runs_are_no_alarm() -> None:
+    """Four of five intervals meet other work: whether the quantile lies among them is chance."""
+    alarms = 0
+    for seed in range(100):
+        chance = np.random.default_rng(seed)
+        one = [
+            run(*(s * (1.3 if chance.random() < 0.8 else 1.0) for s in noisy_durations(chance, 27))) for _ in range(6)
+        ]
+        alarms += not judge(one[0], one[1:], Limits()).passes
+
+    assert alarms <= 1
+
+
+def test_runs_are_judged_by_the_rate_that_they_share() -> None:
+    """One run of the baseline knows its tokens, another one its samples."""
+    tokens = run_of(counted(QUIET, samples=None))
+    samples = run_of(counted(QUIET, tokens=None))
+    twice_the_batch = LoaderInfo("DataLoader", num_workers=0, batch_size=32)
+    verdict = judge(
+        run_of(counted(LONG, tokens=None, samples=320), loader=twice_the_batch), [tokens, samples], Limits()
+    )
+
+    assert verdict.slowdown is not None
+    assert (verdict.slowdown.rate, verdict.slowdown.num_runs) == ("samples_per_s", 1)
+    assert verdict.slowdown.share == pytest.approx(-0.5, abs=0.01)
+
+
+def test_intervals_that_tell_nothing_leave_the_next_rate_to_judge_by() -> None:
+    partly = counted(LONG)
+    partly = replace(partly, intervals=(replace(partly.intervals[0], tokens=None), *partly.intervals[1:]))
+    known = run_of(partly)
+    known = replace(known, throughput=replace(known.throughput, tokens_per_s=20_480.0))
+    verdict = judge(known, long_baseline(), Limits())
+
+    assert verdict.slowdown is not None
+    assert verdict.slowdown.rate == "samples_per_s"
+
+
+@pytest.mark.parametrize("duration_s", [1e-320, 1e200, math.inf, math.nan, 0.0, -1.0])
+def test_a_duration_that_was_never_measured_is_none(duration_s: float) -> None:
+    damaged = counted(LONG)
+    damaged = replace(damaged, intervals=(*damaged.intervals, replace(damaged.intervals[0], duration_s=duration_s)))
+    verdict = judge(run_of(damaged, throughput=run(*LONG).throughput), long_baseline(), Limits())
+
+    assert verdict.slowdown is not None
+    assert abs(verdict.slowdown.share) < 0.01
 
 
 def test_a_machine_that_is_too_noisy_finds_nothing_rather_than_crying_wolf() -> None:

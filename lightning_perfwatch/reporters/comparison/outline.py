@@ -268,8 +268,8 @@ def _notes(comparison: Comparison) -> Iterable[str]:
             )
     if comparison.main is not None and comparison.main.low is not None and not comparison.is_same_run:
         yield (
-            "The intervals hold the noise within the two runs (bootstrap over blocks of throughput intervals). Two "
-            "runs of the same code differ by a few percent more."
+            "The intervals hold the noise within the two runs (bootstrap over blocks of throughput intervals) and the "
+            "2 % (standard deviation) that runs of the same code usually differ by."
         )
 
 
