@@ -76,35 +76,32 @@ def slowdown_of(run: Report, others: Sequence[Report], rate: str) -> Slowdown:
 def slowdown_at_best(run: Report, others: Sequence[Report], rate: str) -> Slowdown:
     """How much slower ``run`` is than ``others`` in their faster intervals, all of about as many steps.
 
-    Of ``others`` those are left out whose intervals hold more steps, or are too few.
+    Of ``others`` those are left out whose intervals hold more steps, are too few, or hold work that varies.
 
     Raises:
         ValueError: it can't be told; the message is a clause that says why.
     """
-    known = [(report, timed_intervals(report)) for report in (run, *others)]
-    steps = [_usual_steps(intervals) for _, intervals in known]
-    usual = max(steps[0], median(steps[1:])) if others else steps[0]
-    grained = [
-        (report, _of_steps(intervals, usual))
-        for (report, intervals), own in zip(known, steps, strict=True)
-        if own * _ALIKE <= usual
-    ]
-    if not grained or grained[0][0] is not run or len(grained[0][1]) < FEWEST_FAST:
+    own = timed_intervals(run)
+    before = [(other, timed_intervals(other)) for other in others]
+    usual = max(_usual_steps(own), median(_usual_steps(intervals) for _, intervals in before))
+    own = _of_steps(own, usual)
+    if len(own) < FEWEST_FAST:
         raise ValueError(f"the run has fewer than {FEWEST_FAST} intervals of some {usual:.0f} steps")
-    enough = [grained[0], *((other, few) for other, few in grained[1:] if len(few) >= FEWEST_FAST)]
-    if len(enough) <= FEWEST_RUNS:
-        raise ValueError(
-            f"{len(enough) - 1} runs of the baseline have {FEWEST_FAST} intervals of some {usual:.0f} steps, and "
-            f"{FEWEST_RUNS} are needed"
-        )
-    at_best = [_at_best(report, rate, intervals) for report, intervals in enough]
-    if any(value is None for value in at_best):
+    now = _at_best(run, rate, own)
+    if now is None:
         raise ValueError("the work per step varies from interval to interval")
-    rates = [value for value in at_best if value is not None]
-    of_intervals = _rates(rate, enough[0][1])
-    found = _slowdown(rate, rates[1:], rates[0], quantile_sd(of_intervals, AT_BEST, stream=1))
+    fine = [(other, intervals) for other, intervals in before if _usual_steps(intervals) * _ALIKE <= usual]
+    known = [_at_best(other, rate, _of_steps(intervals, usual)) for other, intervals in fine]
+    at_best = [value for value in known if value is not None]
+    if len(at_best) < FEWEST_RUNS:
+        raise ValueError(
+            f"{len(at_best)} runs of the baseline have {FEWEST_FAST} intervals of some {usual:.0f} steps of the same "
+            f"work, and {FEWEST_RUNS} are needed"
+        )
+    rates = _rates(rate, own)
+    found = _slowdown(rate, at_best, now, quantile_sd(rates, AT_BEST, stream=1))
     # One interval that is as fast as those of the baseline shows that the code is, whatever the others met.
-    fastest = rates[0] * max(of_intervals) / float(np.quantile(of_intervals, AT_BEST))
+    fastest = now * max(rates) / float(np.quantile(rates, AT_BEST))
     return replace(found, low_share=min(found.low_share, found.baseline / fastest - 1), is_at_best=True)
 
 
@@ -125,11 +122,16 @@ def _of_steps(intervals: Sequence[Interval], num_steps: float) -> list[Interval]
 
 
 def _at_best(report: Report, rate: str, intervals: Sequence[Interval]) -> float | None:
-    """The rate of the faster intervals, over all ranks, which are fast or slow together; None if it can't be told."""
+    """The rate of the faster intervals, over all ranks, which are fast or slow together.
+
+    None where they are too few or don't tell, or where the work varies.
+    """
     amounts = known_amounts(rate, intervals)
     mean = rate_of(report, rate)
-    per_step = [amount / one.num_steps for amount, one in zip(amounts, intervals, strict=False)]
-    if mean is None or not amounts or max(per_step) > _VARYING * min(per_step):
+    if mean is None or len(amounts) < FEWEST_FAST:
+        return None
+    per_step = [amount / one.num_steps for amount, one in zip(amounts, intervals, strict=True)]
+    if max(per_step) > _VARYING * min(per_step):
         return None
     every = timed_intervals(report)
     own_mean = sum(known_amounts(rate, every)) / sum(one.duration_s for one in every)
