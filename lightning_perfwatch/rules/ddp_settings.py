@@ -30,7 +30,8 @@ class DdpSettings(Rule):
     optimizer; the share is that part of the exchange that nothing hides: of communication kernels in the trace, or on
     a CPU of what DistributedDataParallel itself timed last. The other settings are what the wrapper tells, with the
     parameters that it found unused. What the search takes is told by a trace without a device, since nothing hides it
-    there; what the others cost can't be told without trying.
+    there; that is a lower bound, as it holds nothing of the order of the buckets. What the others cost can't be told
+    without trying.
 
     Fix: as each finding says.
 
@@ -91,7 +92,9 @@ class DdpSettings(Rule):
         on_host = evidence.trace is not None and evidence.breakdown is not None and not evidence.breakdown.devices
         share = search_on_host_share(evidence.trace) if on_host and evidence.trace is not None else None
         finding = self._says(self._severity(share), *_SEARCH, wrapper)
-        return replace(finding, share=share, evidence={**finding.evidence, "search_share": share})
+        return replace(
+            finding, share=share, share_is="lower bound", evidence={**finding.evidence, "search_share": share}
+        )
 
     def _severity(self, share: float | None) -> Severity:
         return Severity.INFO if share is None else Severity.of(share, self.warning_share, self.critical_share)

@@ -51,6 +51,11 @@ def test_says_how_many_workers_hide_the_load_time() -> None:
     assert "persistent_workers=True" in finding.advice
 
 
+def test_a_wait_is_all_that_a_gpu_can_gain_and_an_estimate_on_a_cpu() -> None:
+    assert check(starving())[0].share_is == "estimate"
+    assert check(starving(run=on_gpu()))[0].share_is == "upper bound"
+
+
 def test_one_worker_is_enough_for_loading_that_is_faster_than_the_step() -> None:
     assert "num_workers=1 " in check(starving(wait_ms=90.0))[0].advice.replace(",", " ")
 

@@ -68,6 +68,7 @@ def test_on_a_cpu_the_trace_tells_what_the_search_costs(search_us: float, severi
     (finding,) = check(wrapped(find_unused_parameters=True, trace=trace(step(1, 0, 100), search)))
     assert finding.severity is severity
     assert finding.share == pytest.approx(search_us / 100)
+    assert finding.share_is == "lower bound"
     hidden = trace(step(1, 0, 100), search, kernel(0, 100))
     (finding,) = check(wrapped(on_gpu(world_size=2), backend="nccl", find_unused_parameters=True, trace=hidden))
     assert (finding.severity, finding.share) == (Severity.INFO, None)
