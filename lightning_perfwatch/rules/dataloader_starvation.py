@@ -29,10 +29,10 @@ class DataloaderStarvation(Rule):
     time of a batch is the wait itself without workers; with ``n`` starving workers it is ``n`` times the step. The
     number of workers that hides 95 % of it follows from the load time and the rest of the step. One audited step
     tells how much of the loading is spent in ``collate_fn``, and how much of it the CPU computes rather than waits for
-    a disk or a network. On a CPU run the workers compute on the same CPUs: the share is what they can hide there, and
-    an estimate, as a step is slower beside workers, and slower after a wait (cold caches: a small GAN gained 3.4 times
-    where 2.7 were told). A trace of which nothing else is known tells the device's idle time under the loader's
-    ``__next__`` (without a device, the host's time in it) and, by the iterator's class, whether there are workers.
+    a disk or a network. On a CPU run the workers compute on the same CPUs: the share is what they can hide there.
+    Where there are not CPUs enough for the workers, the share is an estimate of what those bring that fit. A trace of
+    which nothing else is known tells the device's idle time under the loader's ``__next__`` (without a device, the
+    host's time in it) and, by the iterator's class, whether there are workers.
 
     Fix: set ``num_workers`` to the value given; ``pin_memory=True`` where the copy to a GPU is slow; else make loading
     cheaper at the place named. The start of workers at each epoch is another rule's (``worker-restart``).
@@ -103,7 +103,7 @@ class DataloaderStarvation(Rule):
             rule=self.id(),
             severity=Severity.INFO if is_handover else severity,
             share=max(0.0, hidden),
-            share_is="upper bound" if run is None or run.device_is_asynchronous else "estimate",
+            share_is="upper bound" if hidden >= _GOOD_ENOUGH * share else "estimate",
             summary=f"Training waits for data for {wait_s * 1e3:.1f} ms of each {step_s * 1e3:.1f} ms step "
             f"({100 * share:.0f} %): {cause or _cause(workers, load_s, probe)}.",
             advice=_advice(loader, plan, probe) + _pinning(steps, loader, run, self.warning_share),
@@ -129,7 +129,6 @@ class DataloaderStarvation(Rule):
             if lone is None
             else Severity.INFO,
             share=wait.share,
-            share_is="upper bound" if wait.on_device else "estimate",
             summary=f"{most} while the loop waits for its data{spent}, {when}: {cause}.",
             advice=f"Set num_workers={wait.needed_workers} in the training DataLoader, with persistent_workers=True "
             "and pin_memory=True: that hides the loading behind the step."

@@ -25,8 +25,7 @@ class GcPause(Rule):
 
     How it is measured: every collection in a steady training step is timed (``gc.callbacks``), by generation. One that
     code called for is told by the line that runs when it begins. The share is the time of the collections over that of
-    the steps. On a GPU whose queue is full a pause costs less, so the share is an upper bound there. On a CPU it is an
-    estimate: what follows finds other objects in the caches, and three runs gained 3 to 12 % more than the pauses took.
+    the steps. On a GPU whose queue is full a pause costs less; then the share is an upper bound.
 
     Fix: drop the call, or make it once an epoch. For the collector's own pauses call ``gc.freeze()`` once after setup,
     in ``on_train_start``, which takes what exists out of every later collection; raise ``gc.set_threshold``; hold large
@@ -63,7 +62,6 @@ class GcPause(Rule):
             rule=self.id(),
             severity=Severity.of(share, self.warning_share, self.critical_share),
             share=share,
-            share_is="upper bound" if evidence.run is None or evidence.run.device_is_asynchronous else "estimate",
             summary=f"The garbage collector takes {100 * share:.1f} % of the training steps: {_collections(worst)}"
             f"{', which the code calls for' if is_called else ''}.",
             advice=_advice(is_called, worst.generation),

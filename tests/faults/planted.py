@@ -23,7 +23,7 @@ LOADING = (
         "gpt, too few workers",
         "experiment=dataloader_starvation ++data.load_time_s=0.025 data.num_workers=1",
         "dataloader-starvation",
-        fix="data.num_workers=6",
+        fix="data.num_workers=2",
     ),
     Case(
         "gpt, collate in Python",
@@ -48,7 +48,7 @@ LOADING = (
         "gan, no workers and a slow disk",
         f"{_GAN} data.in_memory=false ++data.load_time_s=0.003",
         "dataloader-starvation",
-        fix="data.num_workers=3",
+        fix="data.num_workers=2",
     ),
     Case(
         "gpt, workers anew in each epoch",

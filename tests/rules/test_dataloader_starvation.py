@@ -51,9 +51,9 @@ def test_says_how_many_workers_hide_the_load_time() -> None:
     assert "persistent_workers=True" in finding.advice
 
 
-def test_a_wait_is_all_that_a_gpu_can_gain_and_an_estimate_on_a_cpu() -> None:
-    assert check(starving())[0].share_is == "estimate"
-    assert check(starving(run=on_gpu()))[0].share_is == "upper bound"
+def test_a_wait_is_all_that_can_be_gained_and_an_estimate_where_too_few_workers_fit() -> None:
+    assert check(starving())[0].share_is == "upper bound"
+    assert check(starving(wait_ms=1000.0, run=run_info(num_cpus=2)))[0].share_is == "estimate"
 
 
 def test_one_worker_is_enough_for_loading_that_is_faster_than_the_step() -> None:

@@ -10,7 +10,7 @@ from lightning_perfwatch.diagnosis import diagnose
 from lightning_perfwatch.finding import Finding, Severity
 from lightning_perfwatch.interruptions import GcPauses
 from lightning_perfwatch.rules.gc_pause import GcPause
-from tests.rules.factories import evidence, on_gpu
+from tests.rules.factories import evidence
 
 NONE = tuple(GcPauses(generation, 0, 0.0, 0.0, 40, 4.0) for generation in range(3))
 
@@ -45,12 +45,6 @@ def test_severity_grows_with_the_share(total_s: float, severity: Severity) -> No
     (finding,) = found(oldest(total_s))
     assert finding.severity is severity
     assert finding.share == pytest.approx(total_s / 4)
-    assert finding.share_is == "estimate"
-
-
-def test_a_pause_is_all_that_a_gpu_can_gain() -> None:
-    (finding,) = GcPause().check(evidence(gc=oldest(0.4), run=on_gpu()))
-    assert finding.share_is == "upper bound"
 
 
 def test_the_collectors_own_pauses_are_advised_to_be_made_short() -> None:
