@@ -32,7 +32,7 @@ def read_report(path: Path) -> Report:
         report = report_json.from_json(file.read_bytes())
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
-    if report.run is None and report.source is None:
+    if replace(report, directory=None) == report_json.Report():
         raise ValueError(f"{file} holds neither a run nor a trace: name a run directory or its report.json.")
     return replace(report, directory=str(path)) if report.source is None else report
 
