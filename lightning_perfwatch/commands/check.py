@@ -115,8 +115,7 @@ def _update(
     if verdict.is_in_baseline:
         return verdict, [f"This run is in {path} already."]
     if not verdict.passes:
-        is_too_slow = any(failure.slowdown is not None for failure in verdict.failures)
-        remedy = "to hold this speed from now on, update with --accept" if is_too_slow else "it has findings"
+        remedy = "to hold this speed from now on, update with --accept" if verdict.is_too_slow else "it has findings"
         return verdict, [f"Not added to the baseline: {remedy}."]
     told = (verdict.slowdown, verdict.at_best)
     is_slower = is_accepted and any(slowdown is not None and slowdown.is_slower for slowdown in told)

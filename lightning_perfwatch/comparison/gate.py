@@ -65,6 +65,11 @@ class Verdict:
         """Whether nothing stands against the run."""
         return not self.failures
 
+    @property
+    def is_too_slow(self) -> bool:
+        """Whether its speed stands against the run."""
+        return any(failure.slowdown is not None for failure in self.failures)
+
 
 def judge(run: Report, baseline: Sequence[Report] | None, limits: Limits) -> Verdict:
     """Whether ``run`` keeps the ``limits``; ``baseline`` are earlier runs, oldest first, None to judge findings only.

@@ -57,7 +57,7 @@ def _speed(verdict: Verdict) -> str:
     slowdown, at_best = verdict.slowdown, verdict.at_best
     if slowdown is None:
         return "this run is the only one of its kind in the baseline." if verdict.is_in_baseline else ""
-    if any(failure.slowdown is not None for failure in verdict.failures):
+    if verdict.is_too_slow:
         return ""
     limit = verdict.limits.max_slowdown_share
     if slowdown.is_faster:
@@ -101,7 +101,7 @@ def _notes(verdict: Verdict) -> Iterable[str]:
         yield f"{rule} did not judge: {why}."
     if verdict.slowdown is not None and verdict.is_in_baseline:
         yield "This run is in the baseline itself and was judged by the others."
-    if any(failure.slowdown is not None for failure in verdict.failures):
+    if verdict.is_too_slow:
         if verdict.slowdown is not None and not verdict.slowdown.is_slower:
             yield (
                 f"Over all intervals {_told(verdict.slowdown)}: whatever else the machine did hides it there, and "

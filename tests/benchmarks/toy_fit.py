@@ -193,7 +193,7 @@ def measure(tool_name: str, kind: str, num_steps: int) -> dict[str, Any]:
 
 
 def whole(tool_name: str, kind: str, num_steps: int) -> dict[str, Any]:
-    """The same readings with the tool on all the time, for one that can't be taken out again."""
+    """Readings of the wall clock with the tool on all the time, for one that can't be taken out again."""
     at_ns: list[int] = []
     fit(tool_name, kind, num_steps, lambda step, place: at_ns.append(time.perf_counter_ns()))
     return {"at_ns": at_ns, "first": first_switch(num_steps), "every": EVERY}
