@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lightning.pytorch.callbacks import Callback
 
 from lightning_perfwatch.config import PerfWatchConfig
+from lightning_perfwatch.live.muting import unmuted
 from lightning_perfwatch.live.place import find_place
 from lightning_perfwatch.live.ranks import RankPart, gather
 from lightning_perfwatch.live.schedule import Schedule
@@ -133,7 +134,7 @@ class PerfWatch(Callback):
 
     def __getstate__(self) -> dict[str, Any]:
         """Settings and report travel to other processes and into copies; a running session does not."""
-        return {**self.__dict__, "_session": None, "_live": None}
+        return {**unmuted(self.__dict__), "_session": None, "_live": None}
 
     @_guarded
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:

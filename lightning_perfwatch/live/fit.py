@@ -26,6 +26,7 @@ from lightning_perfwatch.live.listener import Listener
 from lightning_perfwatch.live.loading import describe_loader, find_loader
 from lightning_perfwatch.live.meter import Meter
 from lightning_perfwatch.live.metrics import MetricRow
+from lightning_perfwatch.live.muting import Muting
 from lightning_perfwatch.live.on_demand import OnDemand
 from lightning_perfwatch.live.own_cost import OwnCost
 from lightning_perfwatch.live.pauses import describe_pauses
@@ -151,6 +152,8 @@ class FitWatch:
         )
         self._listener = Listener(trainer.profiler, self._timer)
         trainer.profiler = self._listener
+        self._muting = Muting(trainer, own)
+        self._muting.hear_starts(self._windows.is_busy)
 
     def note(self, text: str) -> None:
         """Something about the measurement that the report should say."""
@@ -179,6 +182,7 @@ class FitWatch:
         if step < _NUM_COUNTED:
             self._cost.note_actions(self._listener, step)
         window = self._windows.step_ended(step)  # before the user's function counts: it is no part of the step
+        self._muting.hear_starts(self._windows.is_busy)
         ends_interval = self._meter.step_ended(
             step, batch, is_disturbed=self.is_disturbed, row_stride=self._budget.stride
         )
@@ -237,6 +241,7 @@ class FitWatch:
     def release(self, reason: str | None = None) -> Window | None:
         """Give the Trainer its profiler back and leave none running; the window that was open, if one was."""
         self._listener.remove_from(self._trainer)
+        self._muting.end()
         self._gc.stop()
         self._on_demand.end()
         return self._windows.finish(reason)

@@ -45,11 +45,12 @@ def _split(owners: Iterable[tuple[str, Any]]) -> tuple[set[str], set[str]]:
     heard: set[str] = set()
     for name, owner in owners:
         for hook in _EMPTY:
-            (silent if _is_original(owner, hook) else heard).add(f"{name}.{hook}")
+            (silent if is_original(owner, hook) else heard).add(f"{name}.{hook}")
     return silent, heard
 
 
-def _is_original(owner: Any, hook: str) -> bool:
+def is_original(owner: Any, hook: str) -> bool:
+    """Whether ``hook`` of ``owner`` is Lightning's own, so that an empty one is still empty."""
     if hook in vars(owner):
         return False
     defined_in = str(getattr(getattr(type(owner), hook, None), "__module__", ""))
