@@ -16,7 +16,7 @@ from lightning_perfwatch import report as report_json
 from lightning_perfwatch.comparison.speed import coarse
 from lightning_perfwatch.rates import judged
 from lightning_perfwatch.report import Report
-from lightning_perfwatch.stored import versioned, write_whole
+from lightning_perfwatch.stored import read_stored, write_whole
 
 SCHEMA_VERSION = 1
 MOST_RUNS = 20
@@ -39,9 +39,9 @@ def read_baseline(path: Path) -> tuple[Report, ...]:
     """
     text = path.read_bytes()
     try:
-        stored = msgspec.convert(versioned(text, SCHEMA_VERSION), _Stored)
+        stored = read_stored(text, SCHEMA_VERSION, _Stored)
         return tuple(report_json.from_json(msgspec.json.encode(run)) for run in stored.runs)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"{path} is no baseline of perfwatch check: {str(error).rstrip('.')}.") from error
 
 
@@ -83,6 +83,7 @@ def essence(run: Report) -> Report:
         counted=counted,
         loader=run.loader,
         settings=run.settings,
+        resources=run.resources,
         wall_s=run.wall_s,
         directory=run.directory,
     )

@@ -32,7 +32,7 @@ from lightning_perfwatch.measurements import (
 )
 from lightning_perfwatch.resources import Resources
 from lightning_perfwatch.settings import Settings
-from lightning_perfwatch.stored import versioned
+from lightning_perfwatch.stored import read_stored
 from lightning_perfwatch.sync_sites import SyncSite, SyncSites
 from lightning_perfwatch.trace import Breakdown, OpCosts, Trace, breakdown, op_costs
 
@@ -164,8 +164,8 @@ def from_json(text: bytes) -> Evidence:
         ValueError: the text is no evidence of this schema version.
     """
     try:
-        return msgspec.convert(versioned(text, SCHEMA_VERSION), Evidence, dec_hook=_array)
-    except (msgspec.MsgspecError, ValueError) as error:
+        return read_stored(text, SCHEMA_VERSION, Evidence, _array)
+    except ValueError as error:
         raise ValueError(f"This is no evidence of a PerfWatch run: {error}.") from error
 
 

@@ -29,8 +29,9 @@ from lightning_perfwatch.measurements import (
     Window,
 )
 from lightning_perfwatch.rates import Rates
+from lightning_perfwatch.resources import Resources
 from lightning_perfwatch.settings import Settings
-from lightning_perfwatch.stored import versioned
+from lightning_perfwatch.stored import read_stored
 from lightning_perfwatch.sync_sites import SyncSite
 from lightning_perfwatch.trace import (
     DeviceBreakdown,
@@ -100,7 +101,8 @@ class Report:
     ``host_steps`` and ``device_steps`` are the single complete steps of the trace, ``timeline`` is the one of median
     length, event by event. ``excerpts`` holds the code around the places that findings name, by ``file:line``.
     ``trace`` is the file in the run directory that the trace's figures are of, None without one.
-    ``loader`` and ``settings`` are how the run was set up, as far as that is known.
+    ``loader`` and ``settings`` are how the run was set up, ``resources`` what it had of its machine, as far as that is
+    known.
     """
 
     run: RunInfo | None = None
@@ -130,6 +132,7 @@ class Report:
     loader: LoaderInfo | None = None
     trace: str | None = None
     settings: Settings | None = None
+    resources: Resources | None = None
 
     @classmethod
     def of(
@@ -167,6 +170,7 @@ class Report:
             timeline=None if trace is None else timeline(trace),
             loader=evidence.loader,
             settings=evidence.settings,
+            resources=evidence.resources,
         )
 
 
@@ -205,8 +209,8 @@ def from_json(text: bytes | str) -> Report:
         ValueError: the text is no PerfWatch report, or one of another schema version.
     """
     try:
-        return msgspec.convert(versioned(text, SCHEMA_VERSION), Report)
-    except (msgspec.MsgspecError, ValueError) as error:
+        return read_stored(text, SCHEMA_VERSION, Report)
+    except ValueError as error:
         raise ValueError(f"This is no PerfWatch report: {error}.") from error
 
 

@@ -80,6 +80,19 @@ class Clocks:
 
 
 @dataclass(frozen=True)
+class Pace:
+    """What a fixed piece of work took on the thread that trains, now and then, as a mean of ``num_readings``.
+
+    The seconds of two runs tell how fast the machine was in each, where the ``work`` has the same number and Python the
+    same version.
+    """
+
+    num_readings: int
+    work_s: float
+    work: int
+
+
+@dataclass(frozen=True)
 class DataParallelism:
     """How gradients are exchanged, as the wrapper around the model tells.
 
@@ -123,6 +136,7 @@ class Resources:
     memory: MemoryUse | None = None
     host_memory: MemoryUse | None = None
     clocks: Clocks | None = None
+    pace: Pace | None = None
     parallelism: DataParallelism | None = None
     accelerators: Accelerators | None = None
     missing: dict[str, str] = field(default_factory=dict)

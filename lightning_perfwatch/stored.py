@@ -7,27 +7,36 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+Stored = TypeVar("Stored")
 
-def versioned(text: bytes | str, schema_version: int) -> dict[str, Any]:
-    """The JSON object in ``text`` without its ``schema_version``.
+
+def read_stored(
+    text: bytes | str, schema_version: int, kind: type[Stored], make: Callable[[type, Any], Any] | None = None
+) -> Stored:
+    """What ``text``, a JSON object with its ``schema_version``, holds; ``make`` makes what JSON has no values for.
 
     Raises:
-        ValueError: it is none, or of another version; the message is a clause.
-        msgspec.MsgspecError: it is no JSON.
+        ValueError: it is none, of another version, or holds something else; the message is a clause.
     """
     try:
         document = msgspec.json.decode(text)
     except RecursionError as error:
         raise ValueError("its values are nested too deeply") from error
+    except msgspec.DecodeError as error:
+        raise ValueError("it is no JSON, or not all of it") from error
     found = document.pop("schema_version", None) if isinstance(document, dict) else None
     if found != schema_version:
         raise ValueError(f"it has schema version {found!r} and {schema_version} is needed")
-    return dict(document)
+    try:
+        return msgspec.convert(document, kind, dec_hook=make)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"it has another form ({error})") from error
 
 
 def write_whole(path: Path, content: bytes) -> None:

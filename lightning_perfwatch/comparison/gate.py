@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lightning_perfwatch.comparison.comparison import is_same_run
 from lightning_perfwatch.comparison.finding_changes import finding_changes
+from lightning_perfwatch.comparison.pace import paced
 from lightning_perfwatch.comparison.setup import SIZES, Difference, differences
 from lightning_perfwatch.comparison.slowdown import Slowdown, slowdown_at_best, slowdown_of
 from lightning_perfwatch.comparison.speed import MAIN_RATES, main_rate, rate_of, samples_of, timed_intervals
@@ -43,10 +45,10 @@ class Verdict:
     """What came of a check; a run passes if there are no ``failures``.
 
     ``slowdown`` is None where no baseline was asked, ``at_best``, that of the faster intervals, also where these can't
-    be compared, for the reason ``why_not_at_best``, a clause. ``is_in_baseline`` is True where this very run is one of
-    the baseline's. ``doubts`` are settings that differ from the newest comparable run and have a speed of their own,
-    ``new_findings`` are those that it did not have, ``not_judged`` are rules of ``fail_on`` that could not judge, with
-    the reason.
+    be compared, for the reason ``why_not_at_best``, a clause; ``why_not_paced`` is why the pace of the machine is not
+    allowed for. ``is_in_baseline`` is True where this very run is one of the baseline's. ``doubts`` are settings that
+    differ from the newest comparable run and have a speed of their own, ``new_findings`` are those that it did not
+    have, ``not_judged`` are rules of ``fail_on`` that could not judge, with the reason.
     """
 
     limits: Limits
@@ -54,6 +56,7 @@ class Verdict:
     slowdown: Slowdown | None = None
     at_best: Slowdown | None = None
     why_not_at_best: str | None = None
+    why_not_paced: str | None = None
     is_in_baseline: bool = False
     doubts: tuple[Difference, ...] = ()
     new_findings: tuple[Finding, ...] = ()
@@ -71,12 +74,20 @@ class Verdict:
         return any(failure.slowdown is not None for failure in self.failures)
 
 
+class _Slowdowns(NamedTuple):
+    slowdown: Slowdown | None = None
+    at_best: Slowdown | None = None
+    why_not_at_best: str | None = None
+    why_not_paced: str | None = None
+
+
 def judge(run: Report, baseline: Sequence[Report] | None, limits: Limits) -> Verdict:
     """Whether ``run`` keeps the ``limits``; ``baseline`` are earlier runs, oldest first, None to judge findings only.
 
     A run is too slow if it is slower than the baseline by more than ``max_slowdown_share`` and by more than the noise,
-    as a whole or at its best: the former knows stalls, the latter is steadier on a machine that does other work too. A
-    run that is in the baseline is not judged by itself.
+    as a whole or at its best: the former knows stalls, the latter is steadier on a machine that does other work too.
+    Both allow for the machine's own pace where enough runs know it (:mod:`~lightning_perfwatch.comparison.pace`). A run
+    that is in the baseline is not judged by itself.
 
     Raises:
         ValueError: the speed can't be judged: it was not measured, or no run of the baseline is comparable.
@@ -90,15 +101,16 @@ def judge(run: Report, baseline: Sequence[Report] | None, limits: Limits) -> Ver
     in_baseline = any(is_same_run(other, run) for other in baseline)
     if not others and not in_baseline:
         raise ValueError(_why_not(run, baseline))
-    slowdown, at_best, why_not_at_best = _slowdowns(run, others) if others else (None, None, None)
-    failures[:0] = _by_speed(slowdown, at_best, limits.max_slowdown_share)
+    found = _slowdowns(run, others) if others else _Slowdowns()
+    failures[:0] = _by_speed(found.slowdown, found.at_best, limits.max_slowdown_share)
     newest = others[-1] if others else run
     return Verdict(
         limits,
         tuple(failures),
-        slowdown,
-        at_best,
-        why_not_at_best,
+        found.slowdown,
+        found.at_best,
+        found.why_not_at_best,
+        found.why_not_paced,
         is_in_baseline=in_baseline,
         doubts=tuple(one for one in differences(newest, run) if one.doubt is not None),
         new_findings=tuple(one.finding for one in finding_changes(newest, run) if one.kind == "new"),
@@ -148,19 +160,30 @@ def _rates(run: Report) -> list[str]:
     return [rate for rate in known if len(samples_of(run, rate)[0]) >= FEWEST_INTERVALS]
 
 
-def _slowdowns(run: Report, others: Sequence[Report]) -> tuple[Slowdown, Slowdown | None, str | None]:
-    """As a whole and at its best, or why not, by the best rate that ``run`` shares with any of ``others``."""
+def _slowdowns(run: Report, others: Sequence[Report]) -> _Slowdowns:
+    """By the best rate that ``run`` shares with any of ``others``."""
     for rate in _rates(run):
         alike = [other for other in others if rate_of(other, rate) is not None]
         if rate == "steps_per_s":
             alike = [other for other in alike if all(one.setting not in SIZES for one in differences(other, run))]
         if alike:
-            slowdown = slowdown_of(run, alike, rate)
-            try:
-                return slowdown, slowdown_at_best(run, alike, rate), None
-            except ValueError as error:
-                return slowdown, None, str(error)
+            return _by_rate(run, alike, rate)
     raise ValueError("The run can't be judged: it shares no rate (tokens, samples or steps/s) with the baseline.")
+
+
+def _by_rate(run: Report, others: Sequence[Report], rate: str) -> _Slowdowns:
+    why_not_at_best = why_not_paced = at_best = None
+    by_pace = True
+    try:
+        others = paced(run, others)
+    except ValueError as error:
+        by_pace, why_not_paced = False, str(error)
+    slowdown = slowdown_of(run, others, rate, by_pace=by_pace)
+    try:
+        at_best = slowdown_at_best(run, others, rate, by_pace=by_pace)
+    except ValueError as error:
+        why_not_at_best = str(error)
+    return _Slowdowns(slowdown, at_best, why_not_at_best, why_not_paced)
 
 
 def _by_speed(slowdown: Slowdown | None, at_best: Slowdown | None, most: float | None) -> list[Failure]:

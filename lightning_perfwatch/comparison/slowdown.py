@@ -13,6 +13,7 @@ from statistics import NormalDist, median
 import numpy as np
 
 from lightning_perfwatch.comparison.noise import between_runs, deviations, quantile_sd
+from lightning_perfwatch.comparison.pace import expected, log_pace
 from lightning_perfwatch.comparison.speed import known_amounts, rate_of, samples_of, timed_intervals, together
 from lightning_perfwatch.counts import Interval
 from lightning_perfwatch.report import Report
@@ -44,6 +45,9 @@ class Slowdown:
     ``baseline`` and ``now`` are the ``rate`` (the runs' geometric mean), ``low_share`` to ``high_share`` is a 99 %
     interval for the slow-down that holds the noise between runs and within them. ``is_at_best`` tells whether the rates
     are those of the runs' faster intervals (:data:`AT_BEST`), which stalls now and then don't change.
+
+    ``pace_share`` is how much longer a fixed piece of work took in the run, and so the machine; of that the slow-down
+    is free: a run at this pace was expected to take ``expected_share`` longer. It is None where that is not known.
     """
 
     rate: str
@@ -54,6 +58,8 @@ class Slowdown:
     high_share: float
     num_runs: int
     is_at_best: bool = False
+    pace_share: float | None = None
+    expected_share: float = 0.0
 
     @property
     def is_slower(self) -> bool:
@@ -66,17 +72,22 @@ class Slowdown:
         return self.high_share < 0
 
 
-def slowdown_of(run: Report, others: Sequence[Report], rate: str) -> Slowdown:
-    """How much slower ``run`` is than ``others``, as a whole; all of them know the ``rate``, ``run`` its intervals."""
+def slowdown_of(run: Report, others: Sequence[Report], rate: str, *, by_pace: bool = False) -> Slowdown:
+    """How much slower ``run`` is than ``others``, as a whole; all of them know the ``rate``, ``run`` its intervals.
+
+    ``by_pace`` says that all know the machine's pace, which is to be allowed for.
+    """
     off, _ = deviations(*samples_of(run, rate), stream=1)
     before = [rate_of(other, rate) or math.nan for other in others]
-    return _slowdown(rate, before, rate_of(run, rate) or math.nan, float(np.std(off)))
+    paces = _paces(run, others) if by_pace else None
+    return _slowdown(rate, before, rate_of(run, rate) or math.nan, float(np.std(off)), paces)
 
 
-def slowdown_at_best(run: Report, others: Sequence[Report], rate: str) -> Slowdown:
+def slowdown_at_best(run: Report, others: Sequence[Report], rate: str, *, by_pace: bool = False) -> Slowdown:
     """How much slower ``run`` is than ``others`` in their faster intervals, all of about as many steps.
 
-    Of ``others`` those are left out whose intervals hold more steps, are too few, or hold work that varies.
+    ``by_pace`` is that of :func:`slowdown_of`. Of ``others`` those are left out whose intervals hold more steps, are too
+    few, or hold work that varies.
 
     Raises:
         ValueError: it can't be told; the message is a clause that says why.
@@ -91,18 +102,24 @@ def slowdown_at_best(run: Report, others: Sequence[Report], rate: str) -> Slowdo
     if now is None:
         raise ValueError("the work per step varies from interval to interval")
     fine = [(other, intervals) for other, intervals in before if _usual_steps(intervals) * _ALIKE <= usual]
-    known = [_at_best(other, rate, _of_steps(intervals, usual)) for other, intervals in fine]
-    at_best = [value for value in known if value is not None]
+    known = [(other, _at_best(other, rate, _of_steps(intervals, usual))) for other, intervals in fine]
+    at_best = [value for _, value in known if value is not None]
     if len(at_best) < FEWEST_RUNS:
         raise ValueError(
             f"{len(at_best)} runs of the baseline have {FEWEST_FAST} intervals of some {usual:.0f} steps of the same "
             f"work, and {FEWEST_RUNS} are needed"
         )
     rates = _rates(rate, own)
-    found = _slowdown(rate, at_best, now, quantile_sd(rates, AT_BEST, stream=1))
+    paces = _paces(run, [other for other, value in known if value is not None]) if by_pace else None
+    found = _slowdown(rate, at_best, now, quantile_sd(rates, AT_BEST, stream=1), paces)
     # One interval that is as fast as those of the baseline shows that the code is, whatever the others met.
     fastest = now * max(rates) / float(np.quantile(rates, AT_BEST))
-    return replace(found, low_share=min(found.low_share, found.baseline / fastest - 1), is_at_best=True)
+    at_fastest = found.baseline / fastest / (1 + found.expected_share) - 1
+    return replace(found, low_share=min(found.low_share, at_fastest), is_at_best=True)
+
+
+def _paces(run: Report, others: Sequence[Report]) -> tuple[list[float], float]:
+    return [log_pace(other) or 0.0 for other in others], log_pace(run) or 0.0
 
 
 def _usual_steps(intervals: Sequence[Interval]) -> float:
@@ -143,17 +160,29 @@ def _rates(rate: str, intervals: Sequence[Interval]) -> list[float]:
     return [amount / one.duration_s for amount, one in zip(amounts, intervals, strict=True)]
 
 
-def _slowdown(rate: str, before: Sequence[float], now: float, sd_within: float) -> Slowdown:
+def _slowdown(
+    rate: str, before: Sequence[float], now: float, sd_within: float, paces: tuple[Sequence[float], float] | None
+) -> Slowdown:
     logs = [math.log(value) for value in before]
-    log_slowdown = sum(logs) / len(logs) - math.log(now)
+    mean = sum(logs) / len(logs)
+    explained, pace_share = 0.0, None
+    if paces is None:
+        noise = between_runs(logs, LEVEL)
+    else:
+        paces_before, pace = paces
+        explained, noise = expected([-value for value in logs], paces_before, pace, LEVEL)
+        pace_share = math.expm1(pace - sum(paces_before) / len(paces_before))
     # Runs differ by the noise within them too, so this counts only where the run is noisier than those before.
-    noise = max(between_runs(logs, LEVEL), NormalDist().inv_cdf((1 + LEVEL) / 2) * sd_within)
+    noise = max(noise, NormalDist().inv_cdf((1 + LEVEL) / 2) * sd_within)
+    log_slowdown = mean - math.log(now) - explained
     return Slowdown(
         rate=rate,
-        baseline=math.exp(sum(logs) / len(logs)),
+        baseline=math.exp(mean),
         now=now,
         share=math.expm1(log_slowdown),
         low_share=math.expm1(log_slowdown - noise),
         high_share=math.expm1(log_slowdown + noise),
         num_runs=len(logs),
+        pace_share=pace_share,
+        expected_share=math.expm1(explained),
     )

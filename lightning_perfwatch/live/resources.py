@@ -15,6 +15,7 @@ import torch
 from lightning_perfwatch.counts import Interval
 from lightning_perfwatch.live.accelerators import find_accelerators
 from lightning_perfwatch.live.memory_use import MemoryWatch
+from lightning_perfwatch.live.pace import PaceWatch
 from lightning_perfwatch.live.parallelism import describe_parallelism, find_data_parallel
 from lightning_perfwatch.live.processors import ProcessorWatch
 from lightning_perfwatch.live.throttling import watch_clocks
@@ -51,6 +52,7 @@ class ResourceWatch:
         self._watch("processors", lambda: ProcessorWatch(num_processes))
         self._watch("host_memory", lambda: MemoryWatch(torch.device("cpu")))
         self._watch("clocks", lambda: watch_clocks(device))
+        self._watch("pace", PaceWatch)
         self._accelerators = None
         if device.type == "cpu":
             self._accelerators = self._told("accelerators", find_accelerators)

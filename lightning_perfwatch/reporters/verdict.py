@@ -79,7 +79,20 @@ def _told(slowdown: Slowdown) -> str:
     low, high = percent_change(1 + slowdown.low_share), percent_change(1 + slowdown.high_share)
     where = "in its faster intervals " if slowdown.is_at_best else ""
     which = ", the rate that one interval in ten exceeds" if slowdown.is_at_best else ""
-    return f"{where}the same work takes {change} ({rate}{which}; 99 % interval {low} to {high})"
+    return f"{where}the same work takes {change} ({rate}{which}{_pace(slowdown)}; 99 % interval {low} to {high})"
+
+
+def _pace(slowdown: Slowdown) -> str:
+    """What is the machine's part of the rates that are told; nothing where it is small."""
+    pace_share, expected_share = slowdown.pace_share, slowdown.expected_share
+    if pace_share is None or abs(expected_share) < _SMALL_SHARE:
+        return ""
+    pace = f"{percent(abs(pace_share))} {'longer' if pace_share > 0 else 'less'}"
+    step = f"{percent(abs(expected_share))} {'more' if expected_share > 0 else 'less'}"
+    return f", of which {step} time is the machine's, on which a fixed piece of work took {pace}"
+
+
+_SMALL_SHARE = 0.005
 
 
 def _limit(share: float) -> str:
@@ -107,6 +120,8 @@ def _notes(verdict: Verdict) -> Iterable[str]:
                 f"Over all intervals {_told(verdict.slowdown)}: whatever else the machine did hides it there, and "
                 "slows the faster intervals down least."
             )
+        if verdict.why_not_paced is not None:
+            yield f"The machine's own pace is not allowed for: {verdict.why_not_paced}."
         for finding in verdict.new_findings:
             yield f"New since the baseline: {finding.rule}. {finding.summary}"
     elif verdict.why_not_at_best is not None and verdict.slowdown is not None and not verdict.slowdown.is_slower:
@@ -168,6 +183,7 @@ def _document(verdict: Verdict, notes: Iterable[str]) -> dict[str, Any]:
         "slowdown": None if slowdown is None else vars(slowdown),
         "slowdown_at_best": None if verdict.at_best is None else vars(verdict.at_best),
         "not_judged_at_best": verdict.why_not_at_best,
+        "not_judged_by_pace": verdict.why_not_paced,
         "is_in_baseline": verdict.is_in_baseline,
         "max_slowdown_share": verdict.limits.max_slowdown_share,
         "notes": list(notes),
