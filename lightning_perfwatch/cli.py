@@ -21,6 +21,7 @@ from lightning_perfwatch.commands import check, compare, doctor, trigger
 from lightning_perfwatch.commands.options import add_output, write_output
 
 if TYPE_CHECKING:
+    from lightning_perfwatch.early_readers import EarlyReaders
     from lightning_perfwatch.report import Report
     from lightning_perfwatch.rules import Rule
     from lightning_perfwatch.run_directory import RunDirectory
@@ -105,18 +106,26 @@ def _parser() -> argparse.ArgumentParser:
 def _analyze(arguments: argparse.Namespace) -> int:
     if arguments.background:
         _lower_priority()
-    from lightning_perfwatch.rules import rule_class
+    from lightning_perfwatch.early_readers import EarlyReaders
 
-    rules = _rules_from(arguments.rule)
-    ignore = [rule_class(rule_id).id() for rule_id in arguments.ignore]
-    # A narrower look at a run is shown, and does not replace the report that the run left.
-    store = arguments.background or not (arguments.rule or arguments.ignore)
-    _write(_analysis(arguments.paths, rules, ignore, arguments.background, store), arguments)
+    with EarlyReaders(arguments.paths) as early:
+        from lightning_perfwatch.rules import rule_class
+
+        rules = _rules_from(arguments.rule)
+        ignore = [rule_class(rule_id).id() for rule_id in arguments.ignore]
+        # A narrower look at a run is shown, and does not replace the report that the run left.
+        store = arguments.background or not (arguments.rule or arguments.ignore)
+        _write(_analysis(arguments.paths, rules, ignore, arguments.background, store, early), arguments)
     return EXIT_OK
 
 
 def _analysis(
-    paths: Sequence[Path], rules: Sequence[Rule], ignore: Sequence[str], background: bool, store: bool
+    paths: Sequence[Path],
+    rules: Sequence[Rule],
+    ignore: Sequence[str],
+    background: bool,
+    store: bool,
+    early: EarlyReaders,
 ) -> Report:
     """The report of a run directory, or of all the traces that ``paths`` stand for."""
     from lightning_perfwatch.bare_trace import analyze_trace
@@ -134,7 +143,7 @@ def _analysis(
             return analyze_trace(files[0], rules, ignore, num_processes).report
     from lightning_perfwatch.rank_traces import RankTraces
 
-    ranks = RankTraces(files, rules, ignore)
+    ranks = RankTraces(files, rules, ignore, early)
     done = f"of {len(files)} traces done"
     with _progress(not background, lambda: (ranks.reader_pids, files, f"{ranks.num_done} {done}, ")):
         return ranks.report()

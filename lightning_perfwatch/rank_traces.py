@@ -16,6 +16,7 @@ from pathlib import Path
 
 from lightning_perfwatch.bare_trace import BareTrace, worker_name
 from lightning_perfwatch.diagnosis import diagnose, of_other_ranks, settle
+from lightning_perfwatch.early_readers import EarlyReaders
 from lightning_perfwatch.evidence import TRACE_ALONE, Evidence
 from lightning_perfwatch.finding import Finding
 from lightning_perfwatch.measurements import RankSummary
@@ -51,14 +52,24 @@ def _traces_in(folder: Path) -> list[Path]:
 
 
 class RankTraces:
-    """The traces in ``paths``, to be judged by ``rules`` without those whose id is in ``ignore``."""
+    """The traces in ``paths``, to be judged by ``rules`` without those whose id is in ``ignore``.
 
-    def __init__(self, paths: Sequence[Path], rules: Sequence[Rule], ignore: Sequence[str] = ()) -> None:
+    Of ``early`` the children are taken that were started for this.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        rules: Sequence[Rule],
+        ignore: Sequence[str] = (),
+        early: EarlyReaders | None = None,
+    ) -> None:
         self.paths = tuple(paths)
         self._rules = tuple(rules)
         self._ignore = tuple(ignore)
         num_readers = max(1, min(num_usable_cpus(), len(paths)))
-        self._readers = [ReadingProcess(rules, ignore) for _ in range(num_readers)]
+        take = EarlyReaders(()).take if early is None else early.take
+        self._readers = [ReadingProcess(rules, ignore, take()) for _ in range(num_readers)]
         self._idle: queue.SimpleQueue[ReadingProcess] = queue.SimpleQueue()
         self._answers: dict[Path, Future[BareTrace | Unreadable]] = {}
 

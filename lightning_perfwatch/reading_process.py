@@ -6,21 +6,19 @@ Owns the child's life and the messages between the two. Knows nothing of ranks, 
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO
 
 from lightning_perfwatch.bare_trace import BareTrace, analyze_trace
-from lightning_perfwatch.processes import answer_pipe, start_child
+from lightning_perfwatch.early_readers import Reader
+from lightning_perfwatch.processes import answer_pipe
 from lightning_perfwatch.rules import Rule
 from lightning_perfwatch.trace import TraceError
-
-_SERVE = f"from {__name__} import serve; serve()"
 
 
 @dataclass(frozen=True)
@@ -31,39 +29,45 @@ class Unreadable:
 
 
 class ReadingProcess:
-    """A child process that reads one trace after the other; one that dies costs its trace and is replaced."""
+    """A child process that reads one trace after the other; one that dies costs its trace and is replaced.
 
-    def __init__(self, rules: Sequence[Rule], ignore: Sequence[str]) -> None:
+    The first is ``child``, if there is one already.
+    """
+
+    def __init__(self, rules: Sequence[Rule], ignore: Sequence[str], child: Reader | None = None) -> None:
         self._task = (tuple(rules), tuple(ignore))
-        self._process: subprocess.Popen[bytes] | None = None
-        self._errors: BinaryIO | None = None
+        self._first = child
+        self._child: Reader | None = None
         self._ended = False
         self._starting = threading.Lock()  # a child that starts while all are ended must be ended, too
 
     @property
     def pid(self) -> int | None:
         """The child's, None before its first trace."""
-        return self._process.pid if self._process is not None else None
+        return self._child.process.pid if self._child is not None else None
 
     def read(self, path: Path) -> BareTrace | Unreadable:
         """What the child makes of ``path``."""
-        process = self._started()
-        assert process.stdin is not None
-        assert process.stdout is not None
+        child = self._started()
+        assert child.process.stdin is not None
+        assert child.process.stdout is not None
         try:
-            _send(path, process.stdin)
-            answer: BareTrace | Unreadable = pickle.load(process.stdout)
+            _send(path, child.process.stdin)
+            answer: BareTrace | Unreadable = pickle.load(child.process.stdout)
         except (OSError, EOFError, ValueError, pickle.UnpicklingError):
-            return Unreadable(f"{path} could not be read: {self._last_words(process)}.")
+            return Unreadable(f"{path} could not be read: {self._last_words(child)}.")
         return answer
 
     def end(self) -> None:
         """End the child, whatever it is doing; idempotent."""
         with self._starting:
             self._ended = True
-            self._end_process()
+            for child in (self._child, self._first):
+                if child is not None:
+                    child.end()
+            self._child = self._first = None
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> Reader:
         with self._starting:
             if self._ended:
                 raise InterruptedError("the readers have been ended")
@@ -72,53 +76,40 @@ class ReadingProcess:
                     "Several traces are read by processes of their own, and this Python does not know its own "
                     "interpreter (sys.executable): analyse them one by one."
                 )
-            if self._process is None:
-                self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
-                self._process = start_child(_SERVE, self._errors)
-                assert self._process.stdin is not None
-                _send(self._task, self._process.stdin)
-            return self._process
+            if self._child is None:
+                self._child, self._first = self._first or Reader(), None
+                assert self._child.process.stdin is not None
+                with suppress(OSError):  # it is gone: then it has no answer either
+                    _send(self._task, self._child.process.stdin)
+            return self._child
 
-    def _last_words(self, process: subprocess.Popen[bytes]) -> str:
+    def _last_words(self, child: Reader) -> str:
         """Why the child is gone, in one clause; it is buried, so that the next file gets a new one."""
-        process.kill()
-        status = process.wait()
+        child.process.kill()
+        status = child.process.wait()
         lines: list[str] = []
         with self._starting:
-            if self._errors is not None:
-                self._errors.seek(0)
-                lines = self._errors.read().decode(errors="replace").strip().splitlines()
-            self._end_process()
+            if not child.errors.closed:
+                child.errors.seek(0)
+                lines = child.errors.read().decode(errors="replace").strip().splitlines()
+            child.end()
+            self._child = None
         said = f" ({lines[-1][:300]})" if lines else ", perhaps for lack of memory" if status < 0 else ""
         return f"its reader ended with status {status}{said}"
-
-    def _end_process(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-        if self._errors is not None:
-            self._errors.close()
-            self._errors = None
 
 
 def serve() -> None:
     """The child's part: take the rules and then paths from stdin, answer each on stdout, until stdin ends."""
     answers = answer_pipe()
-    rules, ignore = pickle.load(sys.stdin.buffer)
-    while True:
-        try:
+    with suppress(EOFError):
+        rules, ignore = pickle.load(sys.stdin.buffer)
+        while True:
             path = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
-        try:
-            answer: BareTrace | Unreadable = analyze_trace(path, rules, ignore).packed()
-        except TraceError as error:
-            answer = Unreadable(str(error))
-        _send(answer, answers)
+            try:
+                answer: BareTrace | Unreadable = analyze_trace(path, rules, ignore).packed()
+            except TraceError as error:
+                answer = Unreadable(str(error))
+            _send(answer, answers)
 
 
 def _send(what: object, pipe: IO[bytes]) -> None:

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from lightning_perfwatch import cli
 from lightning_perfwatch.bare_trace import worker_name
+from lightning_perfwatch.early_readers import EarlyReaders
 from lightning_perfwatch.evidence import Evidence
 from lightning_perfwatch.finding import Finding, Where
+from lightning_perfwatch.processes import num_usable_cpus
 from lightning_perfwatch.rank_traces import RankTraces, trace_files
 from lightning_perfwatch.report import Report
 from lightning_perfwatch.rules import Rule
@@ -227,6 +230,61 @@ def test_a_run_directory_among_traces_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match=r"run is a run directory: analyse it alone\."):
         trace_files([rank_trace(tmp_path, "a.json"), tmp_path / "run"])
+
+
+def test_readers_start_early_for_several_traces_only_and_end_with_their_context(tmp_path: Path) -> None:
+    first, second = (rank_trace(tmp_path / "ranks", f"{rank}.json", rank=rank) for rank in range(2))
+    RunDirectory(tmp_path / "run").write_evidence(Evidence())
+    (tmp_path / "run" / "w.pt.trace.json").touch()
+
+    for paths in ([first], [tmp_path / "run"], [tmp_path / "absent"], []):
+        with EarlyReaders(paths) as readers:
+            assert readers.take() is None
+    for paths in ([first, second], [tmp_path / "ranks"]):
+        with EarlyReaders(paths) as readers:
+            taken = readers.take()
+            assert taken is not None
+            left = readers.take()
+            assert (left is None) == (num_usable_cpus() == 1)
+            if left is not None:
+                readers._readers.append(left)
+        assert left is None or left.process.returncode is not None
+        assert taken.process.returncode is None  # it is its taker's to end
+        taken.end()
+
+
+def test_a_reader_that_started_early_and_died_costs_its_own_trace_only(tmp_path: Path) -> None:
+    for rank in range(4):
+        rank_trace(tmp_path, f"{rank}.json", rank=rank)
+
+    with EarlyReaders([tmp_path]) as readers:
+        dead = readers._readers[-1]
+        dead.process.kill()
+        dead.process.wait()
+        report = RankTraces(trace_files([tmp_path]), (), (), readers).report()
+
+    assert len(report.ranks) == 3
+    assert len(report.notes) == 1
+    assert report.notes[0].endswith("its reader ended with status -9, perhaps for lack of memory.")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs the processes in /proc")
+@pytest.mark.parametrize("arguments", [("--rule", "absent"), ("--ignore", "absent")])
+def test_a_bad_argument_leaves_no_reader_behind(arguments: tuple[str, str], tmp_path: Path) -> None:
+    paths = [rank_trace(tmp_path, f"{rank}.json", rank=rank) for rank in range(2)]
+    before = set(Path("/proc").glob("[0-9]*"))
+
+    assert cli.main(["analyze", *map(str, paths), *arguments]) == cli.EXIT_UNREADABLE
+
+    mine = [process for process in set(Path("/proc").glob("[0-9]*")) - before if _parent_of(process) == os.getpid()]
+    assert mine == []
+
+
+def _parent_of(process: Path) -> int | None:
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
