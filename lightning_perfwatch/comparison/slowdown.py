@@ -86,8 +86,8 @@ def slowdown_of(run: Report, others: Sequence[Report], rate: str, *, by_pace: bo
 def slowdown_at_best(run: Report, others: Sequence[Report], rate: str, *, by_pace: bool = False) -> Slowdown:
     """How much slower ``run`` is than ``others`` in their faster intervals, all of about as many steps.
 
-    ``by_pace`` is that of :func:`slowdown_of`. Of ``others`` those are left out whose intervals hold more steps, are too
-    few, or hold work that varies.
+    ``by_pace`` is that of :func:`slowdown_of`. Of ``others`` those are left out whose intervals hold more steps, are
+    too few, or hold work that varies.
 
     Raises:
         ValueError: it can't be told; the message is a clause that says why.

@@ -27,10 +27,10 @@ _CUT_SHARE = 0.1
 class PaceWatch:
     """Times the work where an interval ends, when a step has just filled the caches with something else.
 
-    The work is a bit of everything: vector arithmetic, bytes, memory and Python objects; 0.3 to 0.6 ms. While another
-    tenant of the machine made a small GPT's step up to 20 % slower on two CPU cores of a virtual machine, this work
-    grew with it: of the step times' spread over 20 runs, 5.8 %, it left 1.6 %. Work that finds its caches filled, or
-    is of one kind only, tells less (2.1 to 5 %).
+    The work is a bit of everything: arithmetic in vectors and in matrices, bytes, memory and Python objects, 0.5 to
+    1 ms. While other tenants of the machine made a small GPT's step up to 20 % slower on two CPU cores of a virtual
+    machine, such work grew with it: of the spread of step times over 20 runs, 3.5 and 5.8 %, it left 1.2 to 1.6 %. One
+    kind of work alone left 1.4 to 3.6 %, and work that finds its caches filled 2.4 to 5 %.
     """
 
     def __init__(self) -> None:
@@ -39,13 +39,13 @@ class PaceWatch:
         self._work_s: deque[float] = deque(maxlen=MOST_READINGS)
 
     def edge(self, num_steps: int, *, counts: bool) -> None:
-        """The steps since the last edge are over; the reading is kept if they stand for the run."""
+        """The steps since the last edge are over; a reading is taken if they stand for the run."""
         del num_steps
+        if not counts:
+            return
         begun_s = time.perf_counter()
         self._work.do()
-        work_s = time.perf_counter() - begun_s
-        if counts:
-            self._work_s.append(work_s)
+        self._work_s.append(time.perf_counter() - begun_s)
 
     def use(self) -> Pace | None:
         """The mean of the readings without the longest and the shortest tenth; None without a reading."""
@@ -61,6 +61,8 @@ class _Work:
     def __init__(self) -> None:
         draws = np.random.default_rng(_SEED)
         self._left, self._right = draws.standard_normal((2, 48, 48), dtype=np.float32)
+        self._first, self._second = draws.standard_normal((2, 64, 64), dtype=np.float32)
+        self._product = np.empty((64, 64), dtype=np.float32)
         self._bytes = draws.bytes(60_000)
         self._from = np.ones(150_000, dtype=np.float32)
         self._to = np.empty_like(self._from)
@@ -68,7 +70,9 @@ class _Work:
 
     def do(self) -> None:
         for _ in range(3):
-            np.einsum("ij,jk->ik", self._left, self._right)  # numpy's own loops: a BLAS might start threads
+            np.einsum("ij,jk->ik", self._left, self._right)
+        for _ in range(24):  # as large as a BLAS multiplies without its threads
+            np.matmul(self._first, self._second, out=self._product)
         hashlib.sha256(self._bytes).digest()
         np.copyto(self._to, self._from)
         json.loads(self._text)

@@ -21,6 +21,8 @@ FORMATS = ("text", "github", "json")
 
 SCHEMA_VERSION = 1
 
+_SMALL_SHARE = 0.005
+
 
 def render(verdict: Verdict, format: str, notes: Iterable[str] = (), root: Path | None = None) -> str:
     """``verdict`` in one of :data:`FORMATS`; ``notes`` are said after it.
@@ -79,20 +81,17 @@ def _told(slowdown: Slowdown) -> str:
     low, high = percent_change(1 + slowdown.low_share), percent_change(1 + slowdown.high_share)
     where = "in its faster intervals " if slowdown.is_at_best else ""
     which = ", the rate that one interval in ten exceeds" if slowdown.is_at_best else ""
-    return f"{where}the same work takes {change} ({rate}{which}{_pace(slowdown)}; 99 % interval {low} to {high})"
+    than, why = _by_pace(slowdown)
+    return f"{where}the same work takes {change}{than} ({rate}{which}{why}; 99 % interval {low} to {high})"
 
 
-def _pace(slowdown: Slowdown) -> str:
-    """What is the machine's part of the rates that are told; nothing where it is small."""
+def _by_pace(slowdown: Slowdown) -> tuple[str, str]:
+    """What the change is measured against, and what the machine lets expect; empty where that is little."""
     pace_share, expected_share = slowdown.pace_share, slowdown.expected_share
     if pace_share is None or abs(expected_share) < _SMALL_SHARE:
-        return ""
-    pace = f"{percent(abs(pace_share))} {'longer' if pace_share > 0 else 'less'}"
-    step = f"{percent(abs(expected_share))} {'more' if expected_share > 0 else 'less'}"
-    return f", of which {step} time is the machine's, on which a fixed piece of work took {pace}"
-
-
-_SMALL_SHARE = 0.005
+        return "", ""
+    said = [f"{percent(abs(share))} {'longer' if share > 0 else 'less'}" for share in (pace_share, expected_share)]
+    return " than expected at the machine's pace", f"; a fixed piece of work took {said[0]}, so {said[1]} was expected"
 
 
 def _limit(share: float) -> str:

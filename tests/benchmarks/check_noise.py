@@ -32,7 +32,8 @@ class Checked:
     """What the check said of one run; shares are of the time that the same work takes.
 
     ``low_share`` is the lower end of its interval, ``best_share`` and ``best_low_share`` are the same of the faster
-    intervals. A run with too few intervals has the status 2 and no shares.
+    intervals. ``pace_share`` is how much longer a fixed piece of work took. A run with too few intervals has the status
+    2 and no shares.
     """
 
     status: int
@@ -40,6 +41,7 @@ class Checked:
     low_share: float = math.nan
     best_share: float = math.nan
     best_low_share: float = math.nan
+    pace_share: float = math.nan
 
 
 def _child(module: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -69,8 +71,14 @@ def check(folder: Path, baseline: Path) -> Checked:
         return Checked(done.returncode)
     told = json.loads(done.stdout)
     whole, best = (told[name] or {} for name in ("slowdown", "slowdown_at_best"))
+    pace_share = whole.get("pace_share")
     return Checked(
-        done.returncode, *(one.get(end, math.nan) for one in (whole, best) for end in ("share", "low_share"))
+        done.returncode,
+        whole.get("share", math.nan),
+        whole.get("low_share", math.nan),
+        best.get("share", math.nan),
+        best.get("low_share", math.nan),
+        math.nan if pace_share is None else pace_share,
     )
 
 
@@ -112,12 +120,13 @@ def _say(found: dict[str, list[Checked]]) -> int:
             f"{one.low_share:+.1%}",
             f"{one.best_share:+.1%}",
             f"{one.best_low_share:+.1%}",
+            f"{one.pace_share:+.1%}",
             ("passes", "fails", "not judged")[one.status],
         )
         for kind, ones in found.items()
         for number, one in enumerate(ones, start=1)
     ]
-    say_table(("run", "slower by", "at least", "at its best", "at least", "check"), rows)
+    say_table(("run", "slower by", "at least", "at its best", "at least", "machine by", "check"), rows)
     alarms, hits = (sum(one.status == 1 for one in ones) for ones in found.values())
     num = len(found["repeated"])
     figures = [

@@ -22,10 +22,12 @@ class Clock:
         return next(self._times_s)
 
 
-def test_only_readings_that_stand_for_the_run_count_and_outliers_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readings_are_taken_of_what_stands_for_the_run_and_outliers_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     watch = PaceWatch()
     assert watch.use() is None
-    monkeypatch.setattr(pace, "time", Clock([9.0, *range(1, 11), 9.0]))
+    monkeypatch.setattr(pace, "time", Clock([float(s) for s in range(1, 11)]))
     watch.edge(10, counts=False)
     for _ in range(10):
         watch.edge(10, counts=True)

@@ -93,13 +93,24 @@ def test_short_intervals_are_read_together_and_all_have_to_count(clock: Clock) -
 
 
 def test_a_dear_reading_is_done_more_rarely(clock: Clock) -> None:
-    clock.cost_s = 0.002
+    clock.cost_s = 0.004
     watch = ResourceWatch(trainer())
     pass_interval(watch, clock)
     pass_interval(watch, clock)
     assert num_steps(watch) == 10
     pass_interval(watch, clock)
     assert num_steps(watch) == 30
+
+
+def test_after_a_hundred_readings_they_become_rarer_still(clock: Clock) -> None:
+    clock.cost_s = 0.001
+    watch = ResourceWatch(trainer())
+    for _ in range(101):
+        pass_interval(watch, clock)
+    assert num_steps(watch) == 1000
+    pass_interval(watch, clock)
+    assert num_steps(watch) == 1020
+    assert watch.resources().pace is not None
 
 
 def test_what_can_not_be_read_has_its_reason_and_leaves_the_rest(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,25 @@ def test_a_run_that_is_too_slow_at_its_best_only_is_told_with_the_whole() -> Non
     assert json.loads(render(verdict, "json"))["slowdown_at_best"]["is_at_best"] is True
 
 
+def test_what_the_machine_takes_is_told() -> None:
+    paced = replace(SLOWER, pace_share=0.12, expected_share=0.145)
+    verdict = Verdict(Limits(), (Failure(slowdown=paced),), paced)
+
+    assert render(verdict, "text").splitlines()[1] == (
+        "  Too slow: the same work takes 10 % longer than expected at the machine's pace (tokens/s 1,000 against 1,100 "
+        "in 10 runs; a fixed piece of work took 12 % longer, so 14 % longer was expected; 99 % interval +6.0 % to "
+        "+14 %), more than the 5 % allowed."
+    )
+    faster = replace(SLOWER, pace_share=-0.12, expected_share=-0.02)
+    assert "a fixed piece of work took 12 % less, so 2.0 % less was expected" in render(
+        Verdict(Limits(), (), faster), "text"
+    )
+    assert "pace" not in render(Verdict(Limits(), (), replace(SLOWER, pace_share=0.1)), "text")
+    excused_by_none = replace(TOO_SLOW, why_not_paced="3 runs know it")
+    assert "The machine's own pace is not allowed for: 3 runs know it." in render(excused_by_none, "text")
+    assert json.loads(render(excused_by_none, "json"))["not_judged_by_pace"] == "3 runs know it"
+
+
 def test_a_run_that_passes_says_how_it_stands() -> None:
     assert "no measurable difference" in passed(share=0.01, low_share=-0.03, high_share=0.04)
     assert "beyond the noise, within the 5 % allowed" in passed(share=0.03, low_share=0.01)
