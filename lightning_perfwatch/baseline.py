@@ -16,6 +16,7 @@ from lightning_perfwatch import report as report_json
 from lightning_perfwatch.comparison.speed import coarse
 from lightning_perfwatch.rates import judged
 from lightning_perfwatch.report import Report
+from lightning_perfwatch.resources import Resources
 from lightning_perfwatch.stored import read_stored, write_whole
 
 SCHEMA_VERSION = 1
@@ -83,7 +84,7 @@ def essence(run: Report) -> Report:
         counted=counted,
         loader=run.loader,
         settings=run.settings,
-        resources=run.resources,
+        resources=None if run.resources is None else Resources(run.resources.processors, pace=run.resources.pace),
         wall_s=run.wall_s,
         directory=run.directory,
     )

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from lightning_perfwatch.comparison.finding_changes import FindingChange, finding_changes
+from lightning_perfwatch.comparison.pace import machines_pace
 from lightning_perfwatch.comparison.setup import Difference, differences
 from lightning_perfwatch.comparison.speed import Change, changes, main_rate
 from lightning_perfwatch.report import Report, encodable, to_json
@@ -52,7 +53,7 @@ class Comparison:
 
     ``speed`` are the rates, ``main_rate`` is the one to look at. ``step_time_s`` holds ``p50``, ``p95`` and ``mean``,
     ``phases`` and ``operations`` hold seconds per step with their shares of the step and of the profiled window.
-    ``goodput_share`` is that of the wall clock. ``settings`` are those that differ.
+    ``goodput_share`` is that of the wall clock. ``settings`` are those that differ, the machine's pace among them.
     """
 
     before: Side
@@ -89,6 +90,7 @@ def compare(before: Report, after: Report) -> Comparison:
             place = report.directory or report.source or f"the report {name}"
             raise ValueError(f"{place} holds no measurement to compare: no steps, no rates and no operations.")
     same = is_same_run(before, after)
+    pace = machines_pace(before, after)
     return Comparison(
         before=_side(before),
         after=_side(after),
@@ -100,7 +102,7 @@ def compare(before: Report, after: Report) -> Comparison:
         phases=tuple(_phases(before, after)),
         operations=tuple(_operations(before, after)),
         findings=finding_changes(before, after),
-        settings=differences(before, after),
+        settings=(*(() if pace is None else (pace,)), *differences(before, after)),
     )
 
 

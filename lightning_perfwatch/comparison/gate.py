@@ -13,7 +13,7 @@ from lightning_perfwatch.comparison.comparison import is_same_run
 from lightning_perfwatch.comparison.finding_changes import finding_changes
 from lightning_perfwatch.comparison.pace import paced
 from lightning_perfwatch.comparison.setup import SIZES, Difference, differences
-from lightning_perfwatch.comparison.slowdown import Slowdown, slowdown_at_best, slowdown_of
+from lightning_perfwatch.comparison.slowdown import Slowdown, slowdown_at_best, slowdown_at_pace, slowdown_of
 from lightning_perfwatch.comparison.speed import MAIN_RATES, main_rate, rate_of, samples_of, timed_intervals
 from lightning_perfwatch.finding import Finding, Severity
 from lightning_perfwatch.rates import FEWEST_INTERVALS
@@ -45,10 +45,10 @@ class Verdict:
     """What came of a check; a run passes if there are no ``failures``.
 
     ``slowdown`` is None where no baseline was asked, ``at_best``, that of the faster intervals, also where these can't
-    be compared, for the reason ``why_not_at_best``, a clause; ``why_not_paced`` is why the pace of the machine is not
-    allowed for. ``is_in_baseline`` is True where this very run is one of the baseline's. ``doubts`` are settings that
-    differ from the newest comparable run and have a speed of their own, ``new_findings`` are those that it did not
-    have, ``not_judged`` are rules of ``fail_on`` that could not judge, with the reason.
+    be compared, for the reason ``why_not_at_best``, a clause, and where the pace of the machine is allowed for;
+    ``why_not_paced`` is why it is not. ``is_in_baseline`` is True where this very run is one of the baseline's.
+    ``doubts`` are settings that differ from the newest comparable run and have a speed of their own, ``new_findings``
+    are those that it did not have, ``not_judged`` are rules of ``fail_on`` that could not judge, with the reason.
     """
 
     limits: Limits
@@ -86,7 +86,7 @@ def judge(run: Report, baseline: Sequence[Report] | None, limits: Limits) -> Ver
 
     A run is too slow if it is slower than the baseline by more than ``max_slowdown_share`` and by more than the noise,
     as a whole or at its best: the former knows stalls, the latter is steadier on a machine that does other work too.
-    Both allow for the machine's own pace where enough runs know it (:mod:`~lightning_perfwatch.comparison.pace`). A run
+    Where enough runs know the machine's own pace, that is allowed for instead, and the run is judged as a whole. A run
     that is in the baseline is not judged by itself.
 
     Raises:
@@ -172,18 +172,16 @@ def _slowdowns(run: Report, others: Sequence[Report]) -> _Slowdowns:
 
 
 def _by_rate(run: Report, others: Sequence[Report], rate: str) -> _Slowdowns:
-    why_not_at_best = why_not_paced = at_best = None
-    by_pace = True
+    """At the machine's pace where enough runs know it, else as a whole and at its best."""
     try:
-        others = paced(run, others)
+        return _Slowdowns(slowdown_at_pace(run, paced(run, others), rate))
     except ValueError as error:
-        by_pace, why_not_paced = False, str(error)
-    slowdown = slowdown_of(run, others, rate, by_pace=by_pace)
+        why_not_paced = str(error)
+    slowdown = slowdown_of(run, others, rate)
     try:
-        at_best = slowdown_at_best(run, others, rate, by_pace=by_pace)
+        return _Slowdowns(slowdown, slowdown_at_best(run, others, rate), None, why_not_paced)
     except ValueError as error:
-        why_not_at_best = str(error)
-    return _Slowdowns(slowdown, at_best, why_not_at_best, why_not_paced)
+        return _Slowdowns(slowdown, None, str(error), why_not_paced)
 
 
 def _by_speed(slowdown: Slowdown | None, at_best: Slowdown | None, most: float | None) -> list[Failure]:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 from lightning_perfwatch.comparison.noise import NUM_ASSUMED, USUAL_RUN_SD, student_t
+from lightning_perfwatch.comparison.setup import Difference
 from lightning_perfwatch.report import Report
 
 FEWEST_PACED = 8
@@ -22,6 +23,7 @@ _USUAL_SLOPE, _SLOPE_SD = 0.5, 0.5
 Small models on a CPU had 1.0 to 1.4.
 """
 _MORE_CORES = 0.2
+_NOTABLE = math.log(1.05)
 
 
 def log_pace(report: Report) -> float | None:
@@ -52,6 +54,19 @@ def paced(run: Report, others: Sequence[Report]) -> list[Report]:
             "baseline, so they may be what slows the machine down"
         )
     return known
+
+
+def machines_pace(before: Report, after: Report) -> Difference | None:
+    """What the fixed work took in two runs on CPUs, if that differs by so much that it shows in their speed."""
+    first, second = log_pace(before), log_pace(after)
+    on_cpus = all(report.run is not None and report.run.device_type == "cpu" for report in (before, after))
+    if first is None or second is None or not on_cpus or _work_of(before) != _work_of(after):
+        return None
+    if abs(second - first) < _NOTABLE:
+        return None
+    how = "slower" if second > first else "faster"
+    said = [f"{1e6 * math.exp(pace):.0f} µs" for pace in (first, second)]
+    return Difference("a fixed piece of work", said[0], said[1], f"the machine itself was {how} after than before")
 
 
 def expected(log_s: Sequence[float], log_paces: Sequence[float], now: float, level: float) -> tuple[float, float]:

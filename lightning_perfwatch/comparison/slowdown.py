@@ -21,6 +21,9 @@ from lightning_perfwatch.report import Report
 LEVEL = 0.99
 """Of the noise; its lower end is passed by chance in one of 200 runs, so that a gate asked daily keeps its word."""
 
+LEVEL_AT_PACE = 0.995
+"""The same where the machine's pace is allowed for: what noise that leaves is small enough to be stricter."""
+
 AT_BEST = 0.9
 """The quantile of a run's interval rates that is its speed at its best: one interval in ten is faster.
 
@@ -42,9 +45,9 @@ _VARYING = 1.1
 class Slowdown:
     """How much longer the same work takes than in the ``num_runs`` runs of the baseline: 0.1 is 10 % longer.
 
-    ``baseline`` and ``now`` are the ``rate`` (the runs' geometric mean), ``low_share`` to ``high_share`` is a 99 %
-    interval for the slow-down that holds the noise between runs and within them. ``is_at_best`` tells whether the rates
-    are those of the runs' faster intervals (:data:`AT_BEST`), which stalls now and then don't change.
+    ``baseline`` and ``now`` are the ``rate`` (the runs' geometric mean), ``low_share`` to ``high_share`` is an
+    interval of the ``level`` for the slow-down that holds the noise between runs and within them. ``is_at_best`` tells
+    whether the rates are those of the runs' faster intervals (:data:`AT_BEST`), which stalls now and then don't change.
 
     ``pace_share`` is how much longer a fixed piece of work took in the run, and so the machine; of that the slow-down
     is free: a run at this pace was expected to take ``expected_share`` longer. It is None where that is not known.
@@ -60,6 +63,7 @@ class Slowdown:
     is_at_best: bool = False
     pace_share: float | None = None
     expected_share: float = 0.0
+    level: float = LEVEL
 
     @property
     def is_slower(self) -> bool:
@@ -72,22 +76,27 @@ class Slowdown:
         return self.high_share < 0
 
 
-def slowdown_of(run: Report, others: Sequence[Report], rate: str, *, by_pace: bool = False) -> Slowdown:
-    """How much slower ``run`` is than ``others``, as a whole; all of them know the ``rate``, ``run`` its intervals.
-
-    ``by_pace`` says that all know the machine's pace, which is to be allowed for.
-    """
-    off, _ = deviations(*samples_of(run, rate), stream=1)
+def slowdown_of(run: Report, others: Sequence[Report], rate: str) -> Slowdown:
+    """How much slower ``run`` is than ``others``, as a whole; all of them know the ``rate``, ``run`` its intervals."""
     before = [rate_of(other, rate) or math.nan for other in others]
-    paces = _paces(run, others) if by_pace else None
-    return _slowdown(rate, before, rate_of(run, rate) or math.nan, float(np.std(off)), paces)
+    return _slowdown(rate, before, rate_of(run, rate) or math.nan, _sd_within(run, rate))
 
 
-def slowdown_at_best(run: Report, others: Sequence[Report], rate: str, *, by_pace: bool = False) -> Slowdown:
+def slowdown_at_pace(run: Report, others: Sequence[Report], rate: str) -> Slowdown:
+    """The same, of what the machine's pace in ``run`` lets expect; all of them know their pace."""
+    logs = [math.log(rate_of(other, rate) or math.nan) for other in others]
+    paces, pace = [log_pace(other) or 0.0 for other in others], log_pace(run) or 0.0
+    explained, noise = expected([-value for value in logs], paces, pace, LEVEL_AT_PACE)
+    noise = max(noise, _wide(_sd_within(run, rate), LEVEL_AT_PACE))
+    found = _with_noise(rate, logs, rate_of(run, rate) or math.nan, noise, explained)
+    pace_share = math.expm1(pace - sum(paces) / len(paces))
+    return replace(found, pace_share=pace_share, expected_share=math.expm1(explained), level=LEVEL_AT_PACE)
+
+
+def slowdown_at_best(run: Report, others: Sequence[Report], rate: str) -> Slowdown:
     """How much slower ``run`` is than ``others`` in their faster intervals, all of about as many steps.
 
-    ``by_pace`` is that of :func:`slowdown_of`. Of ``others`` those are left out whose intervals hold more steps, are
-    too few, or hold work that varies.
+    Of ``others`` those are left out whose intervals hold more steps, are too few, or hold work that varies.
 
     Raises:
         ValueError: it can't be told; the message is a clause that says why.
@@ -102,24 +111,18 @@ def slowdown_at_best(run: Report, others: Sequence[Report], rate: str, *, by_pac
     if now is None:
         raise ValueError("the work per step varies from interval to interval")
     fine = [(other, intervals) for other, intervals in before if _usual_steps(intervals) * _ALIKE <= usual]
-    known = [(other, _at_best(other, rate, _of_steps(intervals, usual))) for other, intervals in fine]
-    at_best = [value for _, value in known if value is not None]
+    known = [_at_best(other, rate, _of_steps(intervals, usual)) for other, intervals in fine]
+    at_best = [value for value in known if value is not None]
     if len(at_best) < FEWEST_RUNS:
         raise ValueError(
             f"{len(at_best)} runs of the baseline have {FEWEST_FAST} intervals of some {usual:.0f} steps of the same "
             f"work, and {FEWEST_RUNS} are needed"
         )
     rates = _rates(rate, own)
-    paces = _paces(run, [other for other, value in known if value is not None]) if by_pace else None
-    found = _slowdown(rate, at_best, now, quantile_sd(rates, AT_BEST, stream=1), paces)
+    found = _slowdown(rate, at_best, now, quantile_sd(rates, AT_BEST, stream=1))
     # One interval that is as fast as those of the baseline shows that the code is, whatever the others met.
     fastest = now * max(rates) / float(np.quantile(rates, AT_BEST))
-    at_fastest = found.baseline / fastest / (1 + found.expected_share) - 1
-    return replace(found, low_share=min(found.low_share, at_fastest), is_at_best=True)
-
-
-def _paces(run: Report, others: Sequence[Report]) -> tuple[list[float], float]:
-    return [log_pace(other) or 0.0 for other in others], log_pace(run) or 0.0
+    return replace(found, low_share=min(found.low_share, found.baseline / fastest - 1), is_at_best=True)
 
 
 def _usual_steps(intervals: Sequence[Interval]) -> float:
@@ -160,20 +163,23 @@ def _rates(rate: str, intervals: Sequence[Interval]) -> list[float]:
     return [amount / one.duration_s for amount, one in zip(amounts, intervals, strict=True)]
 
 
-def _slowdown(
-    rate: str, before: Sequence[float], now: float, sd_within: float, paces: tuple[Sequence[float], float] | None
-) -> Slowdown:
+def _sd_within(run: Report, rate: str) -> float:
+    off, _ = deviations(*samples_of(run, rate), stream=1)
+    return float(np.std(off))
+
+
+def _slowdown(rate: str, before: Sequence[float], now: float, sd_within: float) -> Slowdown:
     logs = [math.log(value) for value in before]
+    return _with_noise(rate, logs, now, max(between_runs(logs, LEVEL), _wide(sd_within, LEVEL)))
+
+
+def _wide(sd_within: float, level: float) -> float:
+    """Runs differ by the noise within them too, so this counts only where the run is noisier than those before."""
+    return NormalDist().inv_cdf((1 + level) / 2) * sd_within
+
+
+def _with_noise(rate: str, logs: Sequence[float], now: float, noise: float, explained: float = 0.0) -> Slowdown:
     mean = sum(logs) / len(logs)
-    explained, pace_share = 0.0, None
-    if paces is None:
-        noise = between_runs(logs, LEVEL)
-    else:
-        paces_before, pace = paces
-        explained, noise = expected([-value for value in logs], paces_before, pace, LEVEL)
-        pace_share = math.expm1(pace - sum(paces_before) / len(paces_before))
-    # Runs differ by the noise within them too, so this counts only where the run is noisier than those before.
-    noise = max(noise, NormalDist().inv_cdf((1 + LEVEL) / 2) * sd_within)
     log_slowdown = mean - math.log(now) - explained
     return Slowdown(
         rate=rate,
@@ -183,6 +189,4 @@ def _slowdown(
         low_share=math.expm1(log_slowdown - noise),
         high_share=math.expm1(log_slowdown + noise),
         num_runs=len(logs),
-        pace_share=pace_share,
-        expected_share=math.expm1(explained),
     )

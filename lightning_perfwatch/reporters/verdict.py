@@ -82,7 +82,8 @@ def _told(slowdown: Slowdown) -> str:
     where = "in its faster intervals " if slowdown.is_at_best else ""
     which = ", the rate that one interval in ten exceeds" if slowdown.is_at_best else ""
     than, why = _by_pace(slowdown)
-    return f"{where}the same work takes {change}{than} ({rate}{which}{why}; 99 % interval {low} to {high})"
+    level = f"{100 * slowdown.level:g} %"
+    return f"{where}the same work takes {change}{than} ({rate}{which}{why}; {level} interval {low} to {high})"
 
 
 def _by_pace(slowdown: Slowdown) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lightning_perfwatch.baseline import essence
-from lightning_perfwatch.comparison import Limits, judge
+from lightning_perfwatch.comparison import Limits, compare, judge
 from lightning_perfwatch.comparison.noise import between_runs
 from lightning_perfwatch.comparison.pace import expected
 from lightning_perfwatch.report import Report, from_json, to_json
@@ -156,6 +156,21 @@ def test_without_any_difference_in_pace_the_noise_is_that_between_runs() -> None
 
     assert explained == 0.0
     assert noise == pytest.approx(between_runs(log_s, 0.99), rel=1e-6)
+
+
+def test_two_runs_on_a_machine_of_another_pace_are_compared_with_care() -> None:
+    first, second = at_pace(run(), 1.0), at_pace(run(1.1, 1.11, 1.09, 1.1, 1.12, 1.08), 1.1)
+
+    (doubt,) = compare(first, second).doubts
+
+    assert doubt.doubt == "the machine itself was slower after than before"
+    assert (doubt.before, doubt.after) == ("400 µs", "440 µs")
+    assert compare(second, first).doubts[0].doubt == "the machine itself was faster after than before"
+    assert compare(first, at_pace(second, 1.03)).doubts == ()
+    assert compare(first, at_pace(second, 1.1, work=2)).doubts == ()
+    assert compare(first, replace(second, resources=None)).doubts == ()
+    on_gpu = [replace(one, run=run_info(device_type="cuda")) for one in (first, second)]
+    assert compare(*on_gpu).doubts == ()
 
 
 def test_the_pace_is_kept_with_a_baseline() -> None:
