@@ -138,12 +138,14 @@ def _analysis(
             return _analysis_of_run(directory, rules, ignore, store, _BEGAN_S if background else None)
     files = paths if len(paths) == 1 and not paths[0].is_dir() else _traces_of(paths)
     if len(files) == 1:
+        early.end()
         num_processes = 1 if background else num_usable_cpus()  # in the background the CPUs are the training's
         with _progress(not background, lambda: ([os.getpid()], files, ""), num_processes):
             return analyze_trace(files[0], rules, ignore, num_processes).report
     from lightning_perfwatch.rank_traces import RankTraces
 
     ranks = RankTraces(files, rules, ignore, early)
+    early.end()  # there were more names that look like traces than traces
     done = f"of {len(files)} traces done"
     with _progress(not background, lambda: (ranks.reader_pids, files, f"{ranks.num_done} {done}, ")):
         return ranks.report()

@@ -59,11 +59,15 @@ class EarlyReaders(AbstractContextManager["EarlyReaders"]):
         """One that has no task yet; None if there is none left."""
         return self._readers.pop() if self._readers else None
 
+    def end(self) -> None:
+        """End those that nobody has taken; idempotent."""
+        while self._readers:
+            self._readers.pop().end()
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        while self._readers:
-            self._readers.pop().end()
+        self.end()
 
 
 def _num_traces(path: Path) -> int:

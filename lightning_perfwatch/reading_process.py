@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from lightning_perfwatch.bare_trace import BareTrace, analyze_trace
 from lightning_perfwatch.early_readers import Reader
@@ -101,15 +101,21 @@ class ReadingProcess:
 def serve() -> None:
     """The child's part: take the rules and then paths from stdin, answer each on stdout, until stdin ends."""
     answers = answer_pipe()
-    with suppress(EOFError):
-        rules, ignore = pickle.load(sys.stdin.buffer)
-        while True:
-            path = pickle.load(sys.stdin.buffer)
-            try:
-                answer: BareTrace | Unreadable = analyze_trace(path, rules, ignore).packed()
-            except TraceError as error:
-                answer = Unreadable(str(error))
-            _send(answer, answers)
+    task = _next_task()
+    while task is not None and (path := _next_task()) is not None:
+        try:
+            answer: BareTrace | Unreadable = analyze_trace(path, *task).packed()
+        except TraceError as error:
+            answer = Unreadable(str(error))
+        _send(answer, answers)
+
+
+def _next_task() -> Any:
+    """What the parent sends next; None when it has ended."""
+    try:
+        return pickle.load(sys.stdin.buffer)
+    except EOFError:
+        return None
 
 
 def _send(what: object, pipe: IO[bytes]) -> None:

@@ -81,15 +81,15 @@ class Clocks:
 
 @dataclass(frozen=True)
 class Pace:
-    """What a fixed piece of work took on the thread that trains, now and then, as a mean of ``num_readings``.
+    """CPU time of a fixed piece of work on the thread that trains, now and then, as a mean of ``num_readings``.
 
-    The seconds of two runs tell how fast the machine was in each, where the ``work`` has the same number and Python the
-    same version.
+    The seconds of two runs tell how fast the machine was in each, where the ``work`` is called the same and Python has
+    the same version.
     """
 
     num_readings: int
     work_s: float
-    work: int
+    work: str
 
 
 @dataclass(frozen=True)

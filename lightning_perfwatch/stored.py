@@ -35,7 +35,7 @@ def read_stored(
         raise ValueError(f"it has schema version {found!r} and {schema_version} is needed")
     try:
         return msgspec.convert(document, kind, dec_hook=make)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, OverflowError) as error:
         raise ValueError(f"it has another form ({error})") from error
 
 

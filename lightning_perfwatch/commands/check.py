@@ -117,9 +117,10 @@ def _update(
     if not verdict.passes:
         remedy = "to hold this speed from now on, update with --accept" if verdict.is_too_slow else "it has findings"
         return verdict, [f"Not added to the baseline: {remedy}."]
-    told = (verdict.slowdown, verdict.at_best)
-    is_slower = is_accepted and any(slowdown is not None and slowdown.is_slower for slowdown in told)
-    starts_anew = is_slower or (verdict.slowdown is not None and verdict.slowdown.is_faster)
+    told = [slowdown for slowdown in (verdict.slowdown, verdict.at_best) if slowdown is not None]
+    # A run that is faster than its machine lets expect, and slower all the same, says nothing of those before.
+    is_slower = is_accepted and any(one.is_slower and one.now < one.baseline for one in told)
+    starts_anew = is_slower or any(one.is_faster and one.now > one.baseline for one in told[:1])
     updated = with_run(runs, report, alike, starts_anew)
     write_baseline(path, updated)
     num_alike = len(comparable(report, updated))

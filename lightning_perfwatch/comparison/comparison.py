@@ -14,7 +14,7 @@ import msgspec
 
 from lightning_perfwatch.comparison.finding_changes import FindingChange, finding_changes
 from lightning_perfwatch.comparison.pace import machines_pace
-from lightning_perfwatch.comparison.setup import Difference, differences
+from lightning_perfwatch.comparison.setup import Difference, differences, in_order
 from lightning_perfwatch.comparison.speed import Change, changes, main_rate
 from lightning_perfwatch.report import Report, encodable, to_json
 
@@ -102,7 +102,7 @@ def compare(before: Report, after: Report) -> Comparison:
         phases=tuple(_phases(before, after)),
         operations=tuple(_operations(before, after)),
         findings=finding_changes(before, after),
-        settings=(*(() if pace is None else (pace,)), *differences(before, after)),
+        settings=in_order((*differences(before, after), *(() if pace is None else (pace,)))),
     )
 
 

@@ -177,6 +177,8 @@ def _by_rate(run: Report, others: Sequence[Report], rate: str) -> _Slowdowns:
         return _Slowdowns(slowdown_at_pace(run, paced(run, others), rate))
     except ValueError as error:
         why_not_paced = str(error)
+    except OverflowError:
+        why_not_paced = "its figures are none that can be measured"
     slowdown = slowdown_of(run, others, rate)
     try:
         return _Slowdowns(slowdown, slowdown_at_best(run, others, rate), None, why_not_paced)

@@ -14,7 +14,7 @@ from lightning_perfwatch.report import Report
 
 FEWEST_PACED = 8
 """Runs of a baseline whose pace is known; fewer don't tell how much a step depends on it."""
-FEWEST_READINGS = 5
+FEWEST_READINGS = 10
 """Of the pace, in a run."""
 
 _USUAL_SLOPE, _SLOPE_SD = 0.5, 0.5
@@ -22,14 +22,14 @@ _USUAL_SLOPE, _SLOPE_SD = 0.5, 0.5
 
 Small models on a CPU had 1.0 to 1.4.
 """
-_MORE_CORES = 0.2
+_MORE_CORES, _MORE_CORES_SHARE = 0.2, 0.05
 _NOTABLE = math.log(1.05)
 
 
 def log_pace(report: Report) -> float | None:
     """The logarithm of the seconds that the fixed work took; None where it was not read often enough."""
     pace = None if report.resources is None else report.resources.pace
-    if pace is None or pace.num_readings < FEWEST_READINGS or not 1e-6 < pace.work_s < 1e3:
+    if pace is None or pace.num_readings < FEWEST_READINGS or not 1e-5 < pace.work_s < 1.0:
         return None
     return math.log(pace.work_s)
 
@@ -40,15 +40,19 @@ def paced(run: Report, others: Sequence[Report]) -> list[Report]:
     Raises:
         ValueError: it can't; the message is a clause.
     """
+    if run.run is None or run.run.device_type != "cpu":
+        raise ValueError("only a run on CPUs has its machine's pace")
     if log_pace(run) is None:
-        raise ValueError(f"the run has fewer than {FEWEST_READINGS} readings of the machine's pace")
+        raise ValueError(f"the run has no {FEWEST_READINGS} usable readings of the machine's pace")
     known = [other for other in others if log_pace(other) is not None and _work_of(other) == _work_of(run)]
     if len(known) < FEWEST_PACED:
         raise ValueError(
             f"{len(known)} runs of the baseline know the machine's pace by the same work, and {FEWEST_PACED} are needed"
         )
     cores, cores_before = _own_cores(run), [own for own in map(_own_cores, known) if own is not None]
-    if cores is not None and cores_before and cores > max(cores_before) + _MORE_CORES:
+    if cores is None or not cores_before:
+        raise ValueError("it is not known how many CPUs the run's own processes take")
+    if cores > max(cores_before) + max(_MORE_CORES, _MORE_CORES_SHARE * max(cores_before)):
         raise ValueError(
             f"the run's own processes take {cores:.1f} CPUs, and took {max(cores_before):.1f} at most in the "
             "baseline, so they may be what slows the machine down"
@@ -59,7 +63,7 @@ def paced(run: Report, others: Sequence[Report]) -> list[Report]:
 def machines_pace(before: Report, after: Report) -> Difference | None:
     """What the fixed work took in two runs on CPUs, if that differs by so much that it shows in their speed."""
     first, second = log_pace(before), log_pace(after)
-    on_cpus = all(report.run is not None and report.run.device_type == "cpu" for report in (before, after))
+    on_cpus = before.run is not None and before.run.device_type == "cpu"
     if first is None or second is None or not on_cpus or _work_of(before) != _work_of(after):
         return None
     if abs(second - first) < _NOTABLE:
@@ -103,8 +107,8 @@ def _work_of(report: Report) -> tuple[object, ...]:
 
 
 def _own_cores(report: Report) -> float | None:
-    """How many CPUs the run's own processes keep busy; None where that was not read."""
+    """How many CPUs this process and its workers keep busy; None where that was not read."""
     use = None if report.resources is None else report.resources.processors
     if use is None or use.wall_s <= 0:
         return None
-    return use.num_processes * (use.process_s + use.workers_s) / use.wall_s
+    return (use.process_s + use.workers_s) / use.wall_s

@@ -68,6 +68,11 @@ def differences(before: Report, after: Report) -> tuple[Difference, ...]:
         for name in {**first, **second} if first and second else ():
             if not _are_alike(name, first.get(name), second.get(name)):
                 found.append(_difference(name, first.get(name), second.get(name), before))
+    return in_order(found)
+
+
+def in_order(found: Iterable[Difference]) -> tuple[Difference, ...]:
+    """Those that raise doubts first, and of these the obstacles."""
     return tuple(sorted(found, key=lambda one: (one.doubt is None, not one.is_obstacle)))
 
 

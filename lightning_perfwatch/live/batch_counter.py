@@ -90,14 +90,19 @@ class BatchCounter:
             return Taken(amounts)
         if len(self._known) >= _MOST_STRUCTURES:
             self._known.clear()
-        known = self._known[alike] = _Known(amounts._replace(nonpadding=None), places)
+        shared = amounts._replace(nonpadding=None)
+        known = self._known[alike] = _Known(shared, places, Taken(shared))
         return Taken(known.amounts, amounts.nonpadding, bool(places))
 
     def take_like(self, batch: Any, amounts: Amounts) -> Taken | None:
         """What :meth:`take` gives for ``batch``, where that has these very ``amounts``; else None, at little cost."""
-        alike, tensors = self._structure(batch)
-        known = self._known.get(alike)
-        return None if known is None or known.amounts is not amounts else self._taken(known, tensors)
+        if self._tokens is not None:
+            return None
+        tensors: list[torch.Tensor] = []
+        known = self._known.get(structure(batch, tensors))
+        if known is None or known.amounts is not amounts:
+            return None
+        return self._taken(known, tensors) if known.marks else known.taken
 
     def _structure(self, batch: Any) -> tuple[Hashable | None, list[torch.Tensor]]:
         """What is equal for batches that count alike, and the tensors; None, which is never known, if nothing is."""
@@ -106,7 +111,7 @@ class BatchCounter:
 
     def _taken(self, known: _Known, tensors: Sequence[torch.Tensor]) -> Taken:
         if not known.marks:
-            return Taken(known.amounts)
+            return known.taken
         marks = [PaddingMark(by, tensors[place]) for by, place in known.marks]
         return Taken(known.amounts, self._nonpadding(marks), is_apart=True)
 
@@ -152,10 +157,14 @@ class BatchCounter:
 
 
 class _Known(NamedTuple):
-    """What batches of one structure count; ``marks`` says of each mark of padding its kind and which tensor it is."""
+    """What batches of one structure count; ``marks`` says of each mark of padding its kind and which tensor it is.
+
+    ``taken`` is what every batch adds where there are none.
+    """
 
     amounts: Amounts
     marks: tuple[tuple[str, int], ...]
+    taken: Taken
 
 
 def _places(marks: Sequence[PaddingMark], tensors: Sequence[torch.Tensor]) -> tuple[tuple[str, int], ...] | None:

@@ -151,9 +151,9 @@ class FitWatch:
             self._timer, marks, self._budget, self._steps, self._meter, judge, self._gc, self._compilations
         )
         self._listener = Listener(trainer.profiler, self._timer)
-        trainer.profiler = self._listener
         self._muting = Muting(trainer, own)
         self._muting.hear_starts(self._windows.is_busy)
+        trainer.profiler = self._listener
 
     def note(self, text: str) -> None:
         """Something about the measurement that the report should say."""
@@ -240,8 +240,8 @@ class FitWatch:
 
     def release(self, reason: str | None = None) -> Window | None:
         """Give the Trainer its profiler back and leave none running; the window that was open, if one was."""
-        self._listener.remove_from(self._trainer)
         self._muting.end()
+        self._listener.remove_from(self._trainer)
         self._gc.stop()
         self._on_demand.end()
         return self._windows.finish(reason)

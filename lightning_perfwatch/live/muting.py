@@ -32,12 +32,13 @@ class Muting:
 
     def __init__(self, trainer: Any, callback: Any) -> None:
         self._callback = callback
+        self._muted: set[str] = set()
         is_known = any(one is callback for one in trainer.callbacks)
         self._may_mute_starts = is_known and _is_own(callback, STEP_START)
         if is_known:
             for hook in _EMPTY:
                 if is_original(callback, hook):
-                    vars(callback)[hook] = None
+                    self._mute(hook)
 
     def hear_starts(self, is_wanted: bool) -> None:
         """Whether the start of the steps that follow is wanted."""
@@ -45,18 +46,24 @@ class Muting:
             if is_wanted:
                 self._unmute(STEP_START)
             else:
-                vars(self._callback).setdefault(STEP_START, None)
+                self._mute(STEP_START)
 
     def end(self) -> None:
         """Give the hooks back; idempotent."""
         self._may_mute_starts = False
-        for hook in MUTED:
+        for hook in tuple(self._muted):
             self._unmute(hook)
 
+    def _mute(self, hook: str) -> None:
+        if hook not in vars(self._callback):
+            vars(self._callback)[hook] = None
+            self._muted.add(hook)
+
     def _unmute(self, hook: str) -> None:
-        own = vars(self._callback)
-        if hook in own and own[hook] is None:
-            del own[hook]
+        if hook in self._muted:
+            self._muted.remove(hook)
+            if vars(self._callback).get(hook, self) is None:
+                del vars(self._callback)[hook]
 
 
 def unmuted(state: Mapping[str, Any]) -> dict[str, Any]:

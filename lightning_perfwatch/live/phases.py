@@ -166,7 +166,8 @@ class PhaseTimer:
 
     def end_step(self) -> None:
         """End the running step here and begin the next one."""
-        self.leave_validation()
+        if self.watch.is_interrupted:
+            self.leave_validation()
         self.watch.end_step()
 
     def end_step_on_device(self, row: int, stride: int = 1) -> None:

@@ -55,9 +55,9 @@ class ResourceWatch:
         self._watch("processors", lambda: ProcessorWatch(num_processes))
         self._watch("host_memory", lambda: MemoryWatch(torch.device("cpu")))
         self._watch("clocks", lambda: watch_clocks(device))
-        self._watch("pace", PaceWatch)
         self._accelerators = None
         if device.type == "cpu":
+            self._watch("pace", PaceWatch)
             self._accelerators = self._told("accelerators", find_accelerators)
         else:
             self._watch("memory", lambda: MemoryWatch(device))

@@ -112,15 +112,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _say(found)
 
 
+def _change(share: float) -> str:
+    return "-" if math.isnan(share) else f"{share:+.1%}"
+
+
 def _say(found: dict[str, list[Checked]]) -> int:
     rows = [
         (
             f"{kind} {number}",
-            f"{one.share:+.1%}",
-            f"{one.low_share:+.1%}",
-            f"{one.best_share:+.1%}",
-            f"{one.best_low_share:+.1%}",
-            f"{one.pace_share:+.1%}",
+            *map(_change, (one.share, one.low_share, one.best_share, one.best_low_share, one.pace_share)),
             ("passes", "fails", "not judged")[one.status],
         )
         for kind, ones in found.items()

@@ -26,7 +26,7 @@ def at_pace(report: Report, pace: float, cores: float = 1.0, **changes: Any) -> 
     use = ProcessorUse(
         num_steps=80, wall_s=10.0, running_s=9.0, delayed_s=0.0, process_s=10 * cores, num_cpus=2, num_threads=1
     )
-    known = {"num_readings": 12, "work_s": WORK_S * pace, "work": 1, **changes}
+    known = {"num_readings": 12, "work_s": WORK_S * pace, "work": "1", **changes}
     return replace(report, resources=Resources(processors=use, pace=Pace(**known)))
 
 
@@ -109,10 +109,15 @@ def test_a_run_that_slows_its_own_machine_down_is_not_excused() -> None:
     ("runs", "now", "why"),
     [
         (baseline(num=7), {}, "7 runs of the baseline know the machine's pace by the same work, and 8 are needed"),
-        (baseline(), {"num_readings": 4}, "the run has fewer than 5 readings"),
-        (baseline(), {"work": 2}, "0 runs of the baseline"),
-        (baseline(), {"work_s": 0.0}, "the run has fewer than 5 readings"),
+        (baseline(), {"num_readings": 9}, "the run has no 10 usable readings"),
+        (baseline(), {"work": "2"}, "0 runs of the baseline"),
+        (baseline(), {"work_s": 0.0}, "the run has no 10 usable readings"),
         (without_pace(baseline()), {}, "0 runs of the baseline"),
+        (
+            [replace(one, resources=replace(one.resources, processors=None)) for one in baseline() if one.resources],
+            {},
+            "it is not known how many CPUs",
+        ),
         ([replace(one, run=run_info(python_version="3.9")) for one in baseline()], {}, "0 runs of the baseline"),
     ],
 )
@@ -123,6 +128,21 @@ def test_a_pace_that_can_not_be_compared_is_not_allowed_for(runs: list[Report], 
     assert verdict.slowdown.pace_share is None
     assert verdict.why_not_paced is not None
     assert why in verdict.why_not_paced
+
+
+def test_a_run_on_a_gpu_has_no_pace() -> None:
+    on_gpu = [replace(one, run=run_info(device_type="cuda")) for one in baseline(num=21)]
+
+    assert judge(on_gpu[0], on_gpu[1:], Limits()).why_not_paced == "only a run on CPUs has its machine's pace"
+
+
+def test_figures_that_can_not_be_measured_are_no_pace() -> None:
+    paces = [1.0, 1.1] * 10
+    wild = [at_pace(run(*([1e-9, 1e9][number % 2] * s for s in (1.0,) * 8)), pace) for number, pace in enumerate(paces)]
+
+    verdict = judge(at_pace(run(*(1e9,) * 8), 2000.0), wild, Limits())
+
+    assert verdict.slowdown is not None
 
 
 def test_runs_without_a_pace_are_left_out_where_enough_know_it() -> None:
@@ -167,7 +187,7 @@ def test_two_runs_on_a_machine_of_another_pace_are_compared_with_care() -> None:
     assert (doubt.before, doubt.after) == ("400 µs", "440 µs")
     assert compare(second, first).doubts[0].doubt == "the machine itself was faster after than before"
     assert compare(first, at_pace(second, 1.03)).doubts == ()
-    assert compare(first, at_pace(second, 1.1, work=2)).doubts == ()
+    assert compare(first, at_pace(second, 1.1, work="2")).doubts == ()
     assert compare(first, replace(second, resources=None)).doubts == ()
     on_gpu = [replace(one, run=run_info(device_type="cuda")) for one in (first, second)]
     assert compare(*on_gpu).doubts == ()
