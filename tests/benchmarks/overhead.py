@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -82,7 +83,8 @@ def toy(settings: Settings) -> list[Figure]:
     others_us = {tool: cost.us for tool, cost in costs.items()} | _cost_apart_us(settings, _CANNOT_BE_SWITCHED)
     for tool, most in _RATIOS.items():
         if tool in others_us:
-            figures.append(Figure(f"of the cost of {_NAMES[tool]}", own.us / others_us[tool], most, "x", False))
+            ratio = own.us / others_us[tool] if others_us[tool] > 0 else math.inf  # noise: it can't be told
+            figures.append(Figure(f"of the cost of {_NAMES[tool]}", ratio, most, "x", False))
     return figures
 
 
