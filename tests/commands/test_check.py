@@ -14,6 +14,7 @@ from lightning_perfwatch.report import Report, to_json
 from lightning_perfwatch.run_directory import RunDirectory
 from tests.commands.test_compare import REMEDIES, broken
 from tests.comparison.factories import run
+from tests.comparison.test_pace import at_pace
 from tests.reporters.factories import finding, run_info
 from tests.test_cli import refused, told
 
@@ -291,3 +292,19 @@ def test_a_check_needs_something_to_check(tmp_path: Path, capsys: pytest.Capture
 
     for options in ([], ["--update"], ["--update", "--fail-on", "host-sync"]):
         assert "Name a baseline with --baseline FILE" in refused("check", run_dir, *options, capsys=capsys)
+
+
+def test_a_run_that_is_fast_for_its_slow_machine_starts_no_baseline_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "baseline.json"
+    for number in range(10):
+        pace = 1 + 0.02 * number
+        told("check", stored(tmp_path / f"r{number}", at_pace(timed(pace), pace)), "--baseline", path, "--update",
+             capsys=capsys)  # fmt: skip
+    slow_but_better = stored(tmp_path / "now", at_pace(timed(1.25), 1.6))
+
+    shown = told("check", slow_but_better, "--baseline", path, "--update", capsys=capsys)
+
+    assert "less time than expected at the machine's pace" in shown
+    assert "now holds 11 comparable runs." in shown
