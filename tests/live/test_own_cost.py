@@ -28,7 +28,7 @@ def test_every_part_of_the_cost_is_in_the_report() -> None:
     fit(watch, train=loader(30))
     cost = overhead_of(watch)
 
-    assert set(cost.hook_s) == {"on_train_batch_start", "on_train_batch_end"}
+    assert set(cost.hook_s) == {"on_train_batch_end"}  # a step's start is heard in steps that don't count only
     assert cost.hooks_s == pytest.approx(sum(cost.hook_s.values()))
     for part in (
         cost.listening_s,
