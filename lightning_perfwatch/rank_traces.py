@@ -68,8 +68,9 @@ class RankTraces:
         self._rules = tuple(rules)
         self._ignore = tuple(ignore)
         num_readers = max(1, min(num_usable_cpus(), len(paths)))
-        take = EarlyReaders(()).take if early is None else early.take
-        self._readers = [ReadingProcess(rules, ignore, take()) for _ in range(num_readers)]
+        self._readers = [
+            ReadingProcess(rules, ignore, None if early is None else early.take()) for _ in range(num_readers)
+        ]
         self._idle: queue.SimpleQueue[ReadingProcess] = queue.SimpleQueue()
         self._answers: dict[Path, Future[BareTrace | Unreadable]] = {}
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from lightning_perfwatch.comparison.noise import NUM_ASSUMED, USUAL_RUN_SD, student_t
 from lightning_perfwatch.comparison.setup import Difference
 from lightning_perfwatch.report import Report
+from lightning_perfwatch.resources import Pace
 
 FEWEST_PACED = 8
 """Runs of a baseline whose pace is known; fewer don't tell how much a step depends on it."""
@@ -18,7 +19,7 @@ FEWEST_READINGS = 10
 """Of the pace, in a run."""
 
 _USUAL_SLOPE, _SLOPE_SD = 0.5, 0.5
-"""Assumed before anything is known: 0 is a step that a GPU sets the time of, 1 one that is all the machine's.
+"""Assumed before anything is known: 0 is a step that does not depend on the pace, 1 one that is all the machine's.
 
 Small models on a CPU had 1.0 to 1.4.
 """
@@ -28,7 +29,7 @@ _NOTABLE = math.log(1.05)
 
 def log_pace(report: Report) -> float | None:
     """The logarithm of the seconds that the fixed work took; None where it was not read often enough."""
-    pace = None if report.resources is None else report.resources.pace
+    pace = _pace(report)
     if pace is None or pace.num_readings < FEWEST_READINGS or not 1e-5 < pace.work_s < 1.0:
         return None
     return math.log(pace.work_s)
@@ -100,9 +101,13 @@ def expected(log_s: Sequence[float], log_paces: Sequence[float], now: float, lev
 _NUM_ROUNDS = 20
 
 
+def _pace(report: Report) -> Pace | None:
+    return None if report.resources is None else report.resources.pace
+
+
 def _work_of(report: Report) -> tuple[object, ...]:
     """What has to be the same for times of the fixed work to be compared."""
-    pace = None if report.resources is None else report.resources.pace
+    pace = _pace(report)
     return None if pace is None else pace.work, None if report.run is None else report.run.python_version
 
 

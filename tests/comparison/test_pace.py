@@ -30,7 +30,7 @@ def at_pace(report: Report, pace: float, cores: float = 1.0, **changes: Any) -> 
     return replace(report, resources=Resources(processors=use, pace=Pace(**known)))
 
 
-def one(chance: np.random.Generator, factor: float = 1.0, pace: float | None = None, **changes: Any) -> Report:
+def one(chance: np.random.Generator, factor: float = 1.0, pace: float | None = None) -> Report:
     """A run on a machine of some pace, by chance up to 15 % slower than at other times, on which the step depends."""
     pace = math.exp(0.15 * chance.random()) if pace is None else pace
     durations_s = noisy_durations(chance, 40, within=0.02, between=0.01)
@@ -75,7 +75,7 @@ def test_a_machine_that_was_never_so_slow_is_no_slow_down() -> None:
 
 
 def test_a_step_that_does_not_depend_on_the_pace_is_judged_as_without() -> None:
-    """As on a GPU: the host's pace varies and the step does not."""
+    """As where the step waits for something else: the pace varies and the step does not."""
     chance = np.random.default_rng(6)
 
     def steady(factor: float = 1.0) -> Report:
