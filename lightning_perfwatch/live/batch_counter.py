@@ -80,7 +80,8 @@ class BatchCounter:
 
     def take(self, batch: Any) -> Taken:
         """The amounts of ``batch``, never raising, and the same object for batches that are built alike."""
-        alike, tensors = self._structure(batch)
+        tensors: list[torch.Tensor] = []
+        alike = None if self._tokens is not None else structure(batch, tensors)  # None is never known
         known = self._known.get(alike)
         if known is not None:
             return self._taken(known, tensors)
@@ -103,11 +104,6 @@ class BatchCounter:
         if known is None or known.amounts is not amounts:
             return None
         return self._taken(known, tensors) if known.marks else known.taken
-
-    def _structure(self, batch: Any) -> tuple[Hashable | None, list[torch.Tensor]]:
-        """What is equal for batches that count alike, and the tensors; None, which is never known, if nothing is."""
-        tensors: list[torch.Tensor] = []
-        return (None if self._tokens is not None else structure(batch, tensors)), tensors
 
     def _taken(self, known: _Known, tensors: Sequence[torch.Tensor]) -> Taken:
         if not known.marks:
