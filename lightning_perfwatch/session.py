@@ -61,6 +61,8 @@ class Session:
         directory = None if place.path is None or not self._is_first else RunDirectory(place.path)
         self._analyst = Analyst(directory, config.child_arguments(), config.rules, config.ignore)
         self._sink = LoggerSink(trainer.loggers, place.path) if self._is_first else None
+        if self._sink is not None:
+            self._sink.open()
         self._fit = FitWatch(
             trainer,
             module,

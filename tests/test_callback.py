@@ -532,6 +532,25 @@ def test_scalars_and_report_are_seen_in_tensorboard(logger: str) -> None:
         assert told <= set(header)
 
 
+class Looks(Callback):
+    """Looks for event files when the first step begins."""
+
+    found: list[Path] | None = None
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        if self.found is None:
+            self.found = list(Path("perfwatch").glob("events.out.*"))
+
+
+def test_no_step_pays_for_opening_the_event_files() -> None:
+    looks = Looks()
+    watch = perfwatch()
+    fit(watch, others=[looks])
+
+    assert looks.found == list(Path("perfwatch").glob("events.out.*"))
+    assert len(looks.found) == 1
+
+
 class Full(io.StringIO):
     """A terminal's pipe whose reader has gone."""
 

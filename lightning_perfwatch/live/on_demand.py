@@ -65,7 +65,7 @@ class OnDemand:
         self._known: tuple[Plan, int, str | None] | None = None
         self.due_ns = sys.maxsize if self._requests is None else 0
         every = "at every tenth step" if self._by_steps else "once a second"
-        self._said = Listening(os.getpid(), socket.gethostname(), every, off=windows.off_reason)
+        self._said = self._answered = Listening(os.getpid(), socket.gethostname(), every, off=windows.off_reason)
         if self._signal is not None and self._signal.reason is not None:
             windows.notes.append(f"{triggers.signal} asks for no window: {self._signal.reason}")
         if self._requests is not None and answers:
@@ -143,4 +143,6 @@ class OnDemand:
                 is_closed=bool(closed),
                 trace=closed[-1].trace if closed else None,
             )
-        requests.say(said)
+        if said != self._answered:
+            self._answered = said
+            requests.say(said)

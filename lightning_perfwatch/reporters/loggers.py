@@ -41,12 +41,15 @@ class LoggerSink:
         if self._own is not None and not self._boards:
             self._loggers.append(self._own)
 
+    def open(self) -> None:
+        """Open the event files, which takes some milliseconds and an import: to be called before the first step."""
+        self._each([self._own], lambda files: files.open())
+
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         """One row of metrics at ``step``; a value that is no finite number is left out."""
         row = {key: value for key, value in metrics.items() if math.isfinite(value)}
         self._keys = set(row) if step > self._step else self._keys | set(row)
         self._step = max(step, self._step)
-        self._each([self._own], lambda files: files.open())
         self._each(self._loggers, lambda logger: tensorboard.log_row(logger, dict(row), step))
 
     def conclude(

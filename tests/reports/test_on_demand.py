@@ -82,6 +82,22 @@ def test_a_request_during_the_fit_gets_a_window_whose_trace_is_whole(capsys: pyt
 
 
 @pytest.mark.usefixtures("looks_often")
+def test_what_the_training_says_is_written_anew_only_where_it_has_changed() -> None:
+    """A scheduled window answers nobody; a request is answered when its window is planned and when it has closed."""
+
+    def written() -> int:
+        return Path("perfwatch/listening.json").stat().st_mtime_ns
+
+    plain = At(*range(29), act=written)
+    watched(plain)
+    assert len(set(plain.results)) == 1
+
+    asked = At(*range(29), act=lambda: (len(asked.results) == 10 and ask(), written())[1])
+    assert len(watched(asked).windows) == 2
+    assert len(set(asked.results)) == 3
+
+
+@pytest.mark.usefixtures("looks_often")
 def test_two_requests_at_once_get_one_window_and_two_in_turn_get_two() -> None:
     assert opened(watched(At(10, 10, 11, act=ask))) == [(2, 2, "schedule"), (14, 2, BY_COMMAND)]
     assert opened(watched(At(10, 20, act=ask)))[1:] == [(14, 2, BY_COMMAND), (24, 2, BY_COMMAND)]
